@@ -1,0 +1,235 @@
+"""One authenticated HTTP session to one API server.
+
+Promises: one connection pool, a bound on requests in flight, a time-out on every request, credentials read again
+after a 401 (once per request), errors of :mod:`vidra.kube.errors` and no other. It knows HTTP and no verbs: those are
+:class:`vidra.kube.client.Client`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+from yarl import URL
+
+from vidra import __version__
+from vidra.kube import config
+from vidra.kube.errors import ApiError, Unreachable, api_error
+
+#: Requests in flight at once. Beyond 32 a single API server gains nothing and others' requests wait longer.
+MAX_IN_FLIGHT = 32
+#: Seconds for a request that is no watch. The API server's own limit is 60.
+REQUEST_TIMEOUT = 60.0
+#: Two 401 closer together than this share one reading of the credentials.
+RELOAD_PAUSE = 1.0
+
+#: Told of each answer: HTTP code ("<error>" when there was none), method.
+RequestObserver: TypeAlias = Callable[[str, str], None]
+
+
+class Session:
+    """Use as ``async with Session(loader) as session``.
+
+    ``loader`` is asked for credentials at the start and again after a 401.
+    """
+
+    def __init__(
+        self,
+        loader: config.Loader,
+        *,
+        user_agent: str = f"vidra/{__version__}",
+        max_in_flight: int = MAX_IN_FLIGHT,
+        timeout: float = REQUEST_TIMEOUT,
+        observer: RequestObserver | None = None,
+    ) -> None:
+        self._loader = loader
+        self._user_agent = user_agent
+        self._slots = asyncio.Semaphore(max_in_flight)
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
+        self._observer = observer or (lambda code, method: None)
+        self._configuration: Configuration | None = None
+        self._rest: RESTClientObject | None = None
+        self._transport: tuple[object, ...] | None = None
+        # Connections of an earlier certificate. Requests may still be under way on them, so they stay open until the
+        # session ends; idle ones are closed by aiohttp after its keep-alive time.
+        self._retired: list[RESTClientObject] = []
+        self._loaded_at = float("-inf")
+        self._loading = asyncio.Lock()
+
+    async def __aenter__(self) -> Session:
+        await self._load()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        for rest in (self._rest, *self._retired):
+            if rest is not None:
+                await rest.close()
+
+    @property
+    def server(self) -> str:
+        """The server's base URL, without a slash at the end."""
+        assert self._configuration is not None, "the session is not open"
+        return str(self._configuration.host).rstrip("/")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        warnings: list[str] | None = None,
+    ) -> bytes:
+        """Sends one request and returns the answer's body.
+
+        ``warnings`` collects the texts of the answer's Warning headers. Raises ApiError, Unreachable.
+        """
+        async with (
+            self._slots,
+            self._send(method, path, params, body, content_type, accept, self._timeout) as answer,
+        ):
+            data = await answer.read()
+            if answer.status >= 400:
+                raise _refusal(answer, data, method, path)
+            if warnings is not None:
+                warnings.extend(_warnings(answer))
+            return data
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], idle_timeout: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """Opens a watch. It takes no slot of the bound, ends with the context, and is Unreachable after
+        ``idle_timeout`` seconds in which not one byte came: a connection that died in silence (R9)."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_timeout)
+        async with self._send("GET", path, params, None, "application/json", "application/json", timeout) as answer:
+            if answer.status >= 400:
+                raise _refusal(answer, await answer.read(), "WATCH", path)
+            yield answer.content
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        # The URL is put together here because yarl would decode and re-encode what Resource.path quoted.
+        url = f"{path}?{urlencode(params)}" if params else path
+        try:
+            answer = await self._once(method, url, body, content_type, accept, timeout)
+            if answer.status == 401:
+                answer.release()
+                await self._reload()
+                answer = await self._once(method, url, body, content_type, accept, timeout)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self._observer("<error>", method)
+            raise _unreachable(error, method, path) from error
+        self._observer(str(answer.status), method)
+        try:
+            yield answer
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _unreachable(error, method, path) from error
+        finally:
+            # An unread body (a watch) must not go back into the pool.
+            answer.close() if not answer.content.at_eof() else answer.release()
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        assert self._rest is not None, "the session is not open"
+        configuration = self._configuration
+        assert configuration is not None
+        headers = {"User-Agent": self._user_agent, "Accept": accept}
+        for auth in (await configuration.auth_settings()).values():
+            headers[auth["key"]] = auth["value"]
+        if body is not None:
+            headers["Content-Type"] = content_type
+        options: dict[str, Any] = {}
+        if self._rest.proxy:
+            options["proxy"] = self._rest.proxy
+        if self._rest.server_hostname:
+            options["server_hostname"] = self._rest.server_hostname
+        http: aiohttp.ClientSession = self._rest.pool_manager
+        return await http.request(
+            method,
+            URL(self.server + url, encoded=True),
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            **options,
+        )
+
+    async def _load(self) -> None:
+        configuration = await self._loader()
+        transport = await asyncio.to_thread(_transport, configuration)
+        if transport != self._transport:
+            if self._rest is not None:
+                self._retired.append(self._rest)
+            self._rest = RESTClientObject(configuration, maxsize=0)
+            self._transport = transport
+        # A new token alone needs no new connection.
+        self._configuration = configuration
+        self._loaded_at = time.monotonic()
+
+    async def _reload(self) -> None:
+        """Reads the credentials again; many requests that failed together cause one reading."""
+        seen = self._loaded_at
+        async with self._loading:
+            if self._loaded_at == seen and time.monotonic() - seen >= RELOAD_PAUSE:
+                await self._load()
+
+
+def _transport(configuration: Configuration) -> tuple[object, ...]:
+    """What decides whether an open connection still is the right one: place and TLS material, not the token."""
+    files = tuple(
+        hashlib.sha256(Path(name).read_bytes()).digest() if name else None
+        for name in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    )
+    return (
+        configuration.host,
+        configuration.proxy,
+        configuration.verify_ssl,
+        configuration.tls_server_name,
+        *files,
+    )
+
+
+def _refusal(answer: aiohttp.ClientResponse, data: bytes, method: str, path: str) -> ApiError:
+    return api_error(answer.status, data, retry_after=answer.headers.get("Retry-After"), request=f"{method} {path}")
+
+
+def _unreachable(error: BaseException, method: str, path: str) -> Unreachable:
+    return Unreachable(f"{method} {path}: {str(error) or type(error).__name__}")
+
+
+def _warnings(answer: aiohttp.ClientResponse) -> list[str]:
+    """RFC 7234 warnings as API servers send them: ``299 - "text"``."""
+    texts = []
+    for header in answer.headers.getall("Warning", ()):
+        _, quote, text = header.partition('"')
+        if quote:
+            texts.append(text.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\"))
+    return texts
