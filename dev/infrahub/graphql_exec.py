@@ -140,6 +140,8 @@ def _metadata(created: datetime, updated: datetime) -> Json:
 
 def _artifacts(context: Context, arguments: Arguments) -> Json:
     seen = [s for s in context.state.all_seen(context.branch, context.at) if _wanted(s, arguments)]
+    if arguments.get("order", {}).get("disable"):
+        seen.sort(key=lambda s: s.node.id)
     return _page("CoreArtifact", seen, _artifact_edge, arguments)
 
 

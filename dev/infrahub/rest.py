@@ -87,7 +87,7 @@ class Site:
             response = answers.refused_graphql(refusal, catalogue=self.new and graphql)
         except Refusal as refusal:
             response = answers.refused_graphql(refusal, catalogue=self.new and graphql)
-        if self.new:
+        if self.new and not isinstance(response, answers.Broken):
             response.headers["Vary"] = "Origin"
         return response
 

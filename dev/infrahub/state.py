@@ -191,8 +191,10 @@ class State:
         storage_id: str | None = None,
         status: Status = "Ready",
     ) -> None:
-        """What a rendering that came out well does, `status` at its end. The same content as before changes nothing, not even a status
-        of Error: the real server has that trap too."""
+        """What a rendering that came out well does, `status` at its end.
+
+        The same content as before changes nothing, not even a status of Error: the real server has that trap too.
+        """
         data = content.encode() if isinstance(content, str) else content
         checksum = hashlib.md5(data).hexdigest()  # what Infrahub's checksum is
         seen = self.see(self.artifacts[artifact_id], self.branch(branch), self.clock.now())
