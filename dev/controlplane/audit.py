@@ -59,11 +59,29 @@ class Entry:
         )
 
 
-class AuditLog:
-    """Reads the log as it grows. `send` sends one request with the given user agent, and says if it was answered."""
+def reader(path: Path) -> Callable[[int], bytes]:
+    """Reads a file from an offset to its end; a file that isn't there yet is empty."""
 
-    def __init__(self, path: Path, send: Callable[[str], bool]) -> None:
-        self._path = path
+    def read(offset: int) -> bytes:
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+    return read
+
+
+class AuditLog:
+    """Reads the log as it grows.
+
+    `read` gives all bytes from an offset on; `send` sends one request with the given user agent, and says whether it
+    was answered.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], send: Callable[[str], bool]) -> None:
+        self._read_from = read
         self._send = send
         self._offset = 0
         self._running: set[str] = set()
@@ -143,12 +161,7 @@ class AuditLog:
 
     def _read(self) -> None:
         """Take in the whole lines that were added; a line still being written is left for the next time."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                added = file.read()
-        except FileNotFoundError:  # not one request so far
-            return
+        added = self._read_from(self._offset)
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.splitlines():

@@ -2,7 +2,8 @@
 
 KUBEBUILDER_ASSETS, then PATH, then the project's cache, then the envtest archive of this platform, then a build from
 Go modules. Each binary is looked for by itself, since the envtest archive holds no kube-controller-manager. The later
-sources cost minutes, so they are asked only for what the earlier ones lack.
+sources cost minutes, so they are asked only for what the earlier ones lack. Versions aren't compared: what is put on
+PATH or into KUBEBUILDER_ASSETS is taken as meant.
 """
 
 import os
@@ -99,9 +100,9 @@ def default_sources(*, report: Report) -> list[Source]:
 
     def from_assets(names: Sequence[str]) -> Mapping[str, Path]:
         folder = os.environ.get("KUBEBUILDER_ASSETS")
-        if not folder:
-            raise SourceUnavailable("not set")
-        return in_folder(Path(folder), names)
+        if folder and not Path(folder).is_dir():
+            raise SourceUnavailable(f"{folder} is no folder")
+        return in_folder(Path(folder), names) if folder else {}
 
     def from_path(names: Sequence[str]) -> Mapping[str, Path]:
         return {name: Path(path) for name in names if (path := shutil.which(name))}
@@ -123,9 +124,4 @@ def obtain(names: Collection[str] = REQUIRED, *, report: Report) -> dict[str, Fo
 
     Raises BinariesUnavailable or BuildFailed.
     """
-
-    def unless_dull(line: str) -> None:
-        if not line.startswith("KUBEBUILDER_ASSETS: not set"):
-            report(line)
-
-    return resolve(names, default_sources(report=report), report=unless_dull)
+    return resolve(names, default_sources(report=report), report=report)

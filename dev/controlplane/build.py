@@ -59,18 +59,18 @@ def build(names: Sequence[str], *, report: Report) -> Mapping[str, Path]:
         raise SourceUnavailable(f"has no {', '.join(unknown)}")
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder / ".lock", report=report):
+    with _lock(folder / ".lock", report=report) as lock:
         missing = [name for name in names if name not in in_folder(folder, names)]
         for stale in folder.glob(".*.partial"):  # of a killed build: the lock is ours, so nobody writes it
             stale.unlink()
         started = time.monotonic()
         for count, name in enumerate(missing, start=1):
             step = f"building {name} from Go modules ({count} of {len(missing)})"
-            _build_one(go, name, folder, step=step, started=started, report=report)
+            _build_one(go, name, folder, step=step, started=started, lock=lock, report=report)
     return in_folder(folder, names)
 
 
-def _build_one(go: str, name: str, folder: Path, *, step: str, started: float, report: Report) -> None:
+def _build_one(go: str, name: str, folder: Path, *, step: str, started: float, lock: int, report: Report) -> None:
     partial = folder / f".{name}.partial"
     command = [go, "build", "-trimpath", "-ldflags", ldflags(KUBERNETES_VERSION), "-o", str(partial), PACKAGES[name]]
     report(f"{step}, {elapsed(time.monotonic() - started)}")
@@ -83,6 +83,7 @@ def _build_one(go: str, name: str, folder: Path, *, step: str, started: float, r
             stdout=output,
             stderr=subprocess.STDOUT,
             process_group=0,
+            pass_fds=[lock],  # so that a Go that outlives a killed build still keeps the next one waiting
         )
         try:
             while True:
@@ -103,8 +104,8 @@ def _build_one(go: str, name: str, folder: Path, *, step: str, started: float, r
 
 
 @contextlib.contextmanager
-def _lock(path: Path, *, report: Report) -> Iterator[None]:
-    """Hold the lock file; the kernel lets it go when the process ends, however it ends."""
+def _lock(path: Path, *, report: Report) -> Iterator[int]:
+    """Hold the lock file; the kernel lets it go when all processes that have it open have ended, however they end."""
     with path.open("w") as file:
         started = time.monotonic()
         told = -PROGRESS_EVERY
@@ -118,4 +119,4 @@ def _lock(path: Path, *, report: Report) -> Iterator[None]:
                     told = waited
                     report(f"waiting for another build to finish, {elapsed(waited)}")
                 time.sleep(0.2)
-        yield
+        yield file.fileno()

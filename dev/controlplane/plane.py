@@ -14,25 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controlplane import kubeconfig, state
+from controlplane import commands, kubeconfig, state
 from controlplane.api import Api
-from controlplane.audit import AuditLog
+from controlplane.audit import AuditLog, reader
 from controlplane.binaries import REQUIRED, Found, obtain
 from controlplane.certs import Authority, KeyPair, service_account_keys, write_private
 from controlplane.processes import Server, Watchdog, identify
 
-SERVICE_RANGE = "10.96.0.0/12"
-FIRST_SERVICE = "10.96.0.1"
-ISSUER = "https://kubernetes.default.svc"
 READY_WITHIN = 60.0  # seconds; a loaded machine takes far longer than the usual 3
 LOOK_EVERY = 0.05  # seconds
-AUDIT_POLICY = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-"""
 
 
 class StartFailed(RuntimeError):
@@ -180,7 +170,7 @@ class ControlPlane:
         self._write_state()
         self._port = reserve_port()
         serving = self._authority.server(
-            ["127.0.0.1", "localhost", "kubernetes.default.svc", "kubernetes.default", FIRST_SERVICE]
+            ["127.0.0.1", "localhost", "kubernetes.default.svc", "kubernetes.default", commands.FIRST_SERVICE]
         )
         admin = self._authority.client("admin", ["system:masters"])
         signing, verifying = service_account_keys()
@@ -192,7 +182,7 @@ class ControlPlane:
             "admin.key": admin.key,
             "sa.key": signing,
             "sa.pub": verifying,
-            "audit-policy.yaml": AUDIT_POLICY.encode(),
+            "audit-policy.yaml": commands.AUDIT_POLICY.encode(),
             "kubeconfig": self._kubeconfig("admin", admin),
         }
         for name, content in files.items():
@@ -201,46 +191,25 @@ class ControlPlane:
         port = self._port.getsockname()[1]
         self._api = Api(port, ca=self.ca_path, certificate=directory / "admin.crt", key=directory / "admin.key")
         client = self._api
-        self._audit = AuditLog(directory / "audit.log", lambda agent: client.answers("/version", user_agent=agent))
+        log = reader(directory / "audit.log")
+        self._audit = AuditLog(log, lambda agent: client.answers("/version", user_agent=agent))
 
     def _kubeconfig(self, user: str, credentials: KeyPair) -> bytes:
         ca = self._authority.certificate
         return kubeconfig.render(url=self.url, ca=ca, user=user, credentials=credentials)
 
     def _start_api_server(self, binaries: Mapping[str, str]) -> None:
-        # etcd listens on a socket in the folder, so nobody else on the machine can reach the data. What it advertises
-        # to its peers is never used: there is only one member.
-        etcd = [
-            f"--data-dir={self.directory}/etcd",
-            f"--listen-client-urls=unix://{self.directory}/etcd.sock",
-            "--advertise-client-urls=unix://client:0",
-            "--listen-peer-urls=unix://peer:0",
-            "--initial-advertise-peer-urls=unix://peer:0",
-            "--initial-cluster=default=unix://peer:0",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        ]
-        self._launch("etcd", [binaries["etcd"], *etcd])
+        self._launch("etcd", [binaries["etcd"], *commands.etcd(self.directory)])
         self._await_ready("etcd", (self.directory / "etcd.sock").is_socket)
         port = self._port.getsockname()[1] if self._port else 0
-        self._launch("kube-apiserver", [binaries["kube-apiserver"], *api_server_flags(self.directory, port)])
+        self._launch("kube-apiserver", [binaries["kube-apiserver"], *commands.api_server(self.directory, port=port)])
         self._await_ready("kube-apiserver", lambda: self._client.answers("/readyz"))
 
     def _start_controllers(self, binary: str) -> None:
         credentials = self._authority.client("system:kube-controller-manager", ["system:masters"])
         path = self.directory / "controller-manager.kubeconfig"
         write_private(path, self._kubeconfig("system:kube-controller-manager", credentials))
-        flags = [
-            f"--kubeconfig={path}",
-            f"--service-account-private-key-file={self.directory}/sa.key",
-            f"--root-ca-file={self.ca_path}",
-            "--controllers=*,-node-ipam-controller,-node-lifecycle-controller",  # there are no nodes
-            "--leader-elect=false",
-            "--secure-port=0",  # serves nothing
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
-        ]
-        self._launch("kube-controller-manager", [binary, *flags])
+        self._launch("kube-controller-manager", [binary, *commands.controller_manager(self.directory, kubeconfig=path)])
         # Its first visible work, and what a Pod in the default namespace needs.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._await_ready("kube-controller-manager", lambda: self._client.answers(account))
@@ -256,7 +225,8 @@ class ControlPlane:
     def _await_ready(self, name: str, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_WITHIN
         while not ready():
-            if dead := [server for server in self.servers if not server.running]:
+            # The others may have been ended on purpose.
+            if dead := [server for server in (self.etcd, self._servers[name]) if not server.running]:
                 raise StartFailed(f"{dead[0].name} ended while starting:\n{dead[0].log_tail()}")
             if time.monotonic() > deadline:
                 tail = self._servers[name].log_tail()
@@ -281,30 +251,3 @@ def reserve_port() -> socket.socket:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reserved.bind(("127.0.0.1", 0))
     return reserved
-
-
-def api_server_flags(directory: Path, port: int) -> list[str]:
-    """The API server's command line: defaults wherever loopback, speed and the audit log don't ask otherwise."""
-    return [
-        f"--etcd-servers=unix://{directory}/etcd.sock",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        f"--secure-port={port}",
-        "--permit-port-sharing=true",  # see reserve_port
-        "--endpoint-reconciler-type=none",  # a loopback address may not stand in the kubernetes Service's endpoints
-        f"--service-cluster-ip-range={SERVICE_RANGE}",
-        f"--cert-dir={directory}",
-        f"--tls-cert-file={directory}/server.crt",
-        f"--tls-private-key-file={directory}/server.key",
-        f"--client-ca-file={directory}/ca.crt",
-        f"--service-account-issuer={ISSUER}",
-        f"--service-account-key-file={directory}/sa.pub",
-        f"--service-account-signing-key-file={directory}/sa.key",
-        "--authorization-mode=Node,RBAC",
-        "--allow-privileged=true",
-        f"--audit-policy-file={directory}/audit-policy.yaml",
-        f"--audit-log-path={directory}/audit.log",
-        "--audit-log-mode=blocking",
-        "--audit-log-maxsize=1000000",  # MB: never rotated, so the reader's offset stays true
-        "--profiling=false",
-    ]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from controlplane import BinariesUnavailable, ControlPlane, Found, obtain
+from controlplane import BinariesUnavailable, BuildFailed, ControlPlane, Found, obtain
 
-_BINARIES: pytest.StashKey[Mapping[str, Found] | str] = pytest.StashKey()
+_BINARIES: pytest.StashKey[Mapping[str, Found] | BinariesUnavailable | BuildFailed] = pytest.StashKey()
 _FIXTURES = {"control_plane", "control_plane_binaries"}
 
 
@@ -31,16 +31,21 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
     try:
         session.stash[_BINARIES] = obtain(report=report)
-    except BinariesUnavailable as error:
-        session.stash[_BINARIES] = str(error)
+    except (BinariesUnavailable, BuildFailed) as error:
+        session.stash[_BINARIES] = error
 
 
 @pytest.fixture(scope="session")
 def control_plane_binaries(request: pytest.FixtureRequest) -> Mapping[str, Found]:
-    """The binaries to start a control plane of one's own with; the test is skipped when there are none."""
+    """The binaries to start a control plane of one's own with.
+
+    Skips when no source has them, which can't be where Go is; fails when Go could not build them.
+    """
     binaries = request.session.stash[_BINARIES]
-    if isinstance(binaries, str):
-        pytest.skip(binaries)
+    if isinstance(binaries, BinariesUnavailable):
+        pytest.skip(str(binaries))
+    if isinstance(binaries, BuildFailed):
+        pytest.fail(str(binaries), pytrace=False)
     return binaries
 
 
