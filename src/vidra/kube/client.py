@@ -1,7 +1,7 @@
-"""The verbs of one API server on raw dicts: get, list, create, apply, patch, delete, watch.
+"""The verbs of one API server on raw dicts: get, list, create, apply, patch, delete.
 
 Every method sends exactly one request and raises the errors of :mod:`vidra.kube.errors`. ``warnings``, where it is
-taken, collects what the server warned of (unknown fields, deprecated versions).
+taken, collects what the server warned of (unknown fields, deprecated versions). Watches are :mod:`vidra.kube.watch`'s.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     KubeError
      +- ApiError          the server answered, and it was a refusal (HTTP status, reason, causes)
      +- Unreachable       no answer: connect failed, connection lost, time-out, TLS
+     |   +- Silent        a watch on which nothing came any more
      +- InvalidAnswer     an answer that is none of an API server (a proxy's HTML page, cut JSON)
      +- ConfigError       the kubeconfig or the in-cluster files can't be used
 
@@ -31,6 +32,10 @@ class ConfigError(KubeError):
 
 class Unreachable(KubeError):
     """No answer came: refused, reset, timed out, TLS failed."""
+
+
+class Silent(Unreachable):
+    """A watch on which nothing came for so long, not even a bookmark, that its connection must be dead."""
 
 
 class InvalidAnswer(KubeError):
@@ -92,6 +97,13 @@ class ApiError(KubeError):
     def gone(self) -> bool:
         """The resourceVersion or continue token is too old: list again. Both shapes of it (runtime R6)."""
         return self.status == 410 or self.reason in {"Gone", "Expired"}
+
+    @property
+    def too_large_version(self) -> bool:
+        """The server has not seen this resourceVersion yet: another replica lags, or etcd came back from a backup."""
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.causes) or (
+            self.status == 504 and "Too large resource version" in self.message
+        )
 
     @property
     def invalid(self) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
@@ -23,7 +23,7 @@ from yarl import URL
 
 from vidra import __version__
 from vidra.kube import config
-from vidra.kube.errors import ApiError, Unreachable, api_error
+from vidra.kube.errors import ApiError, Silent, Unreachable, api_error
 
 #: Requests in flight at once. Beyond 32 a single API server gains nothing and others' requests wait longer.
 MAX_IN_FLIGHT = 32
@@ -100,7 +100,8 @@ class Session:
             self._send(method, path, params, body, content_type, accept, self._timeout) as answer,
         ):
             data = await answer.read()
-            if answer.status >= 400:
+            # A redirect is no answer of an API server either, and following one would carry the token elsewhere.
+            if answer.status >= 300:
                 raise _refusal(answer, data, method, path)
             if warnings is not None:
                 warnings.extend(_warnings(answer))
@@ -109,14 +110,18 @@ class Session:
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], idle_timeout: float
-    ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Opens a watch. It takes no slot of the bound, ends with the context, and is Unreachable after
-        ``idle_timeout`` seconds in which not one byte came: a connection that died in silence (R9)."""
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Opens a watch and yields its chunks as they come. It takes no slot of the bound and ends with the context.
+
+        The chunks raise :class:`Unreachable` when the connection breaks, and :class:`Silent` after ``idle_timeout``
+        seconds in which not one byte came: a connection that died without a word (R9).
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_timeout)
         async with self._send("GET", path, params, None, "application/json", "application/json", timeout) as answer:
-            if answer.status >= 400:
+            if answer.status != 200:
                 raise _refusal(answer, await answer.read(), "WATCH", path)
-            yield answer.content
+            async with aclosing(_chunks(answer, path, idle_timeout)) as chunks:
+                yield chunks
 
     @asynccontextmanager
     async def _send(
@@ -200,6 +205,16 @@ class Session:
         async with self._loading:
             if self._loaded_at == seen and time.monotonic() - seen >= RELOAD_PAUSE:
                 await self._load()
+
+
+async def _chunks(answer: aiohttp.ClientResponse, path: str, idle_timeout: float) -> AsyncGenerator[bytes, None]:
+    try:
+        while chunk := await answer.content.readany():
+            yield chunk
+    except aiohttp.SocketTimeoutError as error:
+        raise Silent(f"WATCH {path}: not one byte in {idle_timeout:g} s") from error
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise _unreachable(error, "WATCH", path) from error
 
 
 def _transport(configuration: Configuration) -> tuple[object, ...]:
