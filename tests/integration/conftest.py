@@ -4,7 +4,9 @@
 own; one that stops or restarts a server starts a ControlPlane for itself.
 """
 
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,13 @@ def control_plane(control_plane_binaries: Mapping[str, Found]) -> Iterator[Contr
     """The shared control plane, with its controller manager."""
     with ControlPlane(binaries=control_plane_binaries) as plane:
         yield plane
+
+
+@pytest.fixture
+def temp_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temp folder of the test's own, for this process and those it starts, so that it can be seen to be empty."""
+    # Not tmp_path: it may be long, and a socket's path may have 107 characters only.
+    with tempfile.TemporaryDirectory(prefix="cp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
