@@ -12,7 +12,7 @@ from controlplane.certs import Authority, KeyPair
 from controlplane.processes import Identity, alive, parse_stat
 from controlplane.state import State, this_process
 
-STATE = State(Path("/tmp/plane"), Identity(10, "boot:1"), {"etcd": Identity(11, "boot:2")})
+STATE = State(Path("/plane"), Identity(10, "boot:1"), {"etcd": Identity(11, "boot:2")})
 
 
 def test_the_state_survives_its_file() -> None:
