@@ -147,7 +147,9 @@ class Accounts:
         """The account a request comes from, None for nobody. The API key wins over everything. Raises AuthError."""
         if key := headers.get("X-INFRAHUB-KEY"):
             for account in self.by_name.values():
-                if key in account.keys and account.active:
+                if key in account.keys:
+                    if not account.active:
+                        raise AuthError(401, "This account has been deactivated")
                     return account
             raise AuthError(401, "Invalid token")
         token = bearer(headers) or cookies.get("access_token")

@@ -111,6 +111,12 @@ def _make(state: State, app: int, name: str, artifact_id: str, attribute_id: str
     state.set(artifact_id)
 
 
+def _store_again(state: State) -> None:
+    """Two renderings that overlap store the same content twice."""
+    stored = state.store(app_info(5).encode(), storage_id=ids.OLD_INFO5_AGAIN)
+    state.set(ids.OLD_INFOS[4][1], storage_id=stored)
+
+
 def recorded(at: str | None = None, *, frozen: bool = False) -> Seed:
     """The recorded server's state at the instant (default: with its ten artifacts), for the stand-in's version."""
 
@@ -125,6 +131,7 @@ def recorded(at: str | None = None, *, frozen: bool = False) -> Seed:
             _queries(standin, "18ed06db-762d-b8a9-e346-16baaa22da19")
             story.artifacts(ids.OLD_INFOS, "App_Info")
             story.artifacts(ids.OLD_MANIFESTS, "App_Manifest")
+            story.at("04:30:30.200000Z", _store_again, standin.state)
         else:
             _ground(standin, "18ed05ac-3454-e5f8-e30f-13e3b2e015ad", "18ed05ac-448f-641c-e33d-13e3eb615dbf")
             main = standin.state.branches[MAIN]

@@ -87,6 +87,9 @@ class Site:
             response = answers.refused_graphql(refusal, catalogue=self.new and graphql)
         except Refusal as refusal:
             response = answers.refused_graphql(refusal, catalogue=self.new and graphql)
+        except json.JSONDecodeError as error:
+            context = {"error": error.msg}
+            response = answers.invalid("json_invalid", [error.pos], "JSON decode error", {}, ctx=context)
         if self.new and not isinstance(response, answers.Broken):
             response.headers["Vary"] = "Origin"
         return response
@@ -146,10 +149,7 @@ class Site:
     # -- authentication -------------------------------------------------------------------------------------------
 
     async def _login(self, ask: Ask) -> web.Response:
-        try:
-            body = await ask.request.json()
-        except json.JSONDecodeError as error:
-            return answers.invalid("json_invalid", [error.pos], "JSON decode error", {}, ctx={"error": error.msg})
+        body = await ask.request.json()
         for field in ("username", "password"):
             if field not in body:
                 return answers.invalid("missing", [field], "Field required", body)

@@ -138,7 +138,7 @@ def _standin(recording: Recording) -> Standin:
     moment = f"2026-12-01T{_for_name(recording.name, MOMENTS)}"
     if recording.version == "1.4.13":
         late = recording.name == "graphql-at-rel"
-        moment = "2026-12-01T04:31:02.000000Z" if late else "2026-12-01T04:30:55.479062Z"
+        moment = "2026-12-01T04:30:59.000000Z" if late else "2026-12-01T04:30:55.479062Z"
     standin = Standin(seed=recorded(moment, frozen=True), server_version=recording.version)
     if prepare := _for_name(recording.name, PREPARED):
         prepare(standin)
