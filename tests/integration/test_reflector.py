@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-
-from controlplane import ControlPlane
 from tests.integration.kube_support import (
     CONFIGMAPS,
     CRDS,
@@ -20,6 +18,8 @@ from tests.integration.kube_support import (
     serve,
     until,
 )
+
+from controlplane import ControlPlane
 from vidra.kube.client import Client, Obj, PatchType
 from vidra.kube.errors import ApiError
 from vidra.kube.watch import Collection
@@ -91,7 +91,7 @@ async def test_a_list_of_many_pages_is_whole(client: Client, namespace: str) -> 
     informer = informer_of(client, namespace, stream_lists=False, page_size=5)
     async with running(informer.run()):
         assert await informer.wait_synced(10)
-        names = {key.name for key in informer.store.keys()} - {"kube-root-ca.crt"}
+        names = {key.name for key in informer.store} - {"kube-root-ca.crt"}
     assert names == {f"m{n}" for n in range(23)}
 
 

@@ -134,13 +134,12 @@ class Store(Generic[T]):
         entry = self._entries.get(key)
         return None if entry is None else entry.uid
 
-    def keys(self) -> list[Key]:
-        return list(self._entries)
+    def __iter__(self) -> Iterator[Key]:
+        """Over a snapshot, as :meth:`items` too: the store may change while a caller iterates and awaits."""
+        return iter(list(self._entries))
 
     def items(self) -> Iterator[tuple[Key, T]]:
-        """Over a snapshot of the keys: the store may change while a caller iterates and awaits."""
-        for key, entry in list(self._entries.items()):
-            yield key, entry.value
+        return iter([(key, entry.value) for key, entry in self._entries.items()])
 
     def __len__(self) -> int:
         return len(self._entries)
