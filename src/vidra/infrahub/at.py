@@ -16,9 +16,10 @@ from datetime import UTC, datetime, timedelta
 from vidra.infrahub.errors import BadDate
 
 _ABSOLUTE = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
 )
-_RELATIVE = re.compile(r"(?:now)?-((?:\d+[smhd])+)")
+_RELATIVE = re.compile(r"(?:now)?-((?:\d+[smhd])+)", re.ASCII)
 _PART = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
