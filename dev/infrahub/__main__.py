@@ -25,14 +25,16 @@ async def serve(standin: Standin) -> None:
 def main() -> None:
     """Read the arguments and serve."""
     parser = argparse.ArgumentParser(prog="python -m infrahub", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; pods can't reach the default")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument("--seed", choices=SEEDS, default="webservers")
     parser.add_argument("--count", type=int, default=3, help="artifacts of the seeds webservers and bench")
     parser.add_argument("--server-version", default=NEWEST)
     arguments = parser.parse_args()
     settings = {"count": arguments.count} if arguments.seed in ("webservers", "bench") else {}
     seed = named(arguments.seed, **settings)
-    asyncio.run(serve(Standin(seed=seed, port=arguments.port, server_version=arguments.server_version)))
+    standin = Standin(seed=seed, host=arguments.host, port=arguments.port, server_version=arguments.server_version)
+    asyncio.run(serve(standin))
 
 
 if __name__ == "__main__":

@@ -42,10 +42,11 @@ class Request:
 
 @dataclass
 class Standin:
-    """An Infrahub on loopback, from `async with` on. Port 0 takes a free one."""
+    """An Infrahub, from `async with` on. On loopback unless `host` says otherwise; port 0 takes a free one."""
 
     seed: Seed | None = None
     port: int = 0
+    host: str = "127.0.0.1"
     server_version: str = NEWEST
     username: str = "admin"
     password: str = "infrahub"
@@ -79,7 +80,7 @@ class Standin:
         app.on_response_prepare.append(drop_type)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        site = web.TCPSite(self._runner, self.host, self.port)
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 
@@ -92,7 +93,7 @@ class Standin:
     @property
     def url(self) -> str:
         """Where the server listens, without a slash at the end."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     # -- what it was asked ----------------------------------------------------------------------------------------
 
