@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_exponential, wait_random
 
 from vidra.kube import codec
 from vidra.kube.client import Client, Obj, PatchType
@@ -207,7 +207,7 @@ class _Wait:
     """A conflict is computed anew at once; a busy server gets the time it asks for."""
 
     def __init__(self) -> None:
-        self._backoff = wait_exponential_jitter(initial=0.1, max=2.0, jitter=0.2)
+        self._backoff = wait_exponential(multiplier=0.1, max=2.0) + wait_random(0, 0.1)
 
     def __call__(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
