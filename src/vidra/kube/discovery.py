@@ -78,6 +78,13 @@ class Discovery:
             raise DiscoveryStale(group, stale[0])
         raise NotServed(group, preferred or "*", kind, ())
 
+    async def namespaced(self) -> list[Resource]:
+        """Every namespaced kind that can be listed and deleted, in its first version: what a Namespace can hold."""
+        if not self._kinds:
+            await self.refresh()
+        first = [next(iter(versions.values())) for versions in self._kinds.values()]
+        return [r for r in first if r.namespaced and {"list", "delete"} <= r.verbs]
+
     async def refresh(self, *, now: bool = False) -> None:
         """Reads the server's kinds again; concurrent callers share one reading. ``now`` skips the pause."""
         asked = time.monotonic()
@@ -123,5 +130,6 @@ def _read_groups(answer: Any, kinds: dict[GroupKind, dict[str, Resource]], stale
                     kind=name,
                     plural=entry["resource"],
                     namespaced=entry.get("scope") == "Namespaced",
+                    verbs=frozenset(entry.get("verbs") or ()),
                 )
                 kinds.setdefault(resource.group_kind, {}).setdefault(resource.version, resource)

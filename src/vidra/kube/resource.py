@@ -30,6 +30,7 @@ class Resource:
     kind: str
     plural: str
     namespaced: bool
+    verbs: frozenset[str] = frozenset()
 
     @property
     def api_version(self) -> str:

@@ -8,7 +8,7 @@ both are the reflector's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 #: Seconds of silence after which a watch counts as dead. API servers send a bookmark about once a minute.
 IDLE_TIMEOUT = 90.0
+#: Bytes of JSON that are parsed in one go, about 2 ms.
+PARSE_TOGETHER = 128 * 1024
 
 
 class WatchEvent(NamedTuple):
@@ -79,31 +81,58 @@ async def watch(
         yield events
 
 
-async def _events(lines: AsyncIterator[bytes], path: str) -> AsyncGenerator[WatchEvent, None]:
-    async for line in lines:
-        try:
-            event = codec.loads(line)
-            kind, obj = event["type"], event["object"]
-        except (ValueError, TypeError, KeyError) as error:
-            # Not one word of the line: it may be a Secret's.
-            raise InvalidAnswer(f"WATCH {path}: a line of {len(line)} bytes is no watch event") from error
-        if kind == "ERROR":
-            raise status_error(obj, request=f"WATCH {path}")
-        if not isinstance(kind, str) or not isinstance(obj, dict):
-            raise InvalidAnswer(f"WATCH {path}: a line of {len(line)} bytes is no watch event")
-        yield WatchEvent(kind, obj)
+async def _events(batches: AsyncIterator[list[bytes]], path: str) -> AsyncGenerator[WatchEvent, None]:
+    async for lines in batches:
+        for line, value in _parsed(lines):
+            kind, obj = (value.get("type"), value.get("object")) if isinstance(value, dict) else (None, None)
+            if kind == "ERROR":
+                raise status_error(obj, request=f"WATCH {path}")
+            if not isinstance(kind, str) or not isinstance(obj, dict):
+                # Not one word of the line: it may be a Secret's.
+                raise InvalidAnswer(f"WATCH {path}: a line of {len(line)} bytes is no watch event")
+            yield WatchEvent(kind, obj)
 
 
-async def _lines(chunks: AsyncIterator[bytes], path: str) -> AsyncGenerator[bytes, None]:
-    """Splits by newline. aiohttp's own line reader refuses long lines (W7), and gives a cut one as a whole (W2)."""
+def _parsed(lines: list[bytes]) -> Iterator[tuple[bytes, Any]]:
+    """Each line with its JSON value, None where it has none.
+
+    Lines that came together are parsed together, some at a time: the parser then makes each key only once for all of
+    them, which halves the time and the memory of a streamed list.
+    """
+    start = 0
+    while start < len(lines):
+        end, size = start + 1, len(lines[start])
+        while end < len(lines) and size + len(lines[end]) <= PARSE_TOGETHER:
+            size += len(lines[end])
+            end += 1
+        group = lines[start:end]
+        start = end
+        values = _json(b"[" + b",".join(group) + b"]")
+        if values is not None and len(values) == len(group):
+            yield from zip(group, values, strict=True)
+        else:
+            # One of them is broken: the others still count, up to there.
+            yield from ((line, _json(line)) for line in group)
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return codec.loads(data)
+    except ValueError:
+        return None
+
+
+async def _lines(chunks: AsyncIterator[bytes], path: str) -> AsyncGenerator[list[bytes], None]:
+    """The whole lines that each chunk completes. aiohttp's own line reader refuses long lines (W7), and gives a cut
+    one as a whole (W2)."""
     tail = bytearray()
     async for chunk in chunks:
         end, *others = chunk.split(b"\n")
         tail += end
-        for part in others:
-            if tail and not tail.isspace():
-                yield bytes(tail)
-            tail = bytearray(part)
+        if others:
+            lines = [bytes(tail), *others[:-1]]
+            tail = bytearray(others[-1])
+            yield [line for line in lines if line and not line.isspace()]
     if tail:
         log.debug("the end of a watch cut a line, which is dropped", path=path, bytes=len(tail))
 
