@@ -46,9 +46,14 @@ class Kubectl:
         return self("apply", "--server-side", "-f", "-", *options, stdin=text)
 
     def get(self, *what: str) -> Any:
-        """An object, or a list with `items`; None when kubectl says that it isn't there."""
+        """One object; None when there is none of the name."""
         text = self("get", "--ignore-not-found", "-o", "json", *what)
         return json.loads(text) if text.strip() else None
+
+    def items(self, *what: str) -> list[Any]:
+        """The objects of one or several kinds, none too."""
+        found: list[Any] = json.loads(self("get", "-o", "json", *what))["items"]
+        return found
 
     def until(
         self, see: Callable[[], T], good: Callable[[T], bool], *, what: str, within: float, every: float = 0.5

@@ -85,8 +85,8 @@ def no_sync_left(kubectl: Kubectl, operator: str) -> Iterator[None]:
     yield
     kubectl("delete", "infrahubsync", SYNC, "--ignore-not-found", "--wait=false")
     kubectl.until(
-        lambda: kubectl.get("infrahubsyncs,vidraresources"),
-        lambda seen: not seen["items"],
+        lambda: kubectl.items("infrahubsyncs,vidraresources"),
+        lambda seen: not seen,
         what="the sync and its resources are gone",
         within=GONE_WITHIN,
     )
@@ -95,7 +95,7 @@ def no_sync_left(kubectl: Kubectl, operator: str) -> Iterator[None]:
 def test_the_operator_pod_becomes_ready(kubectl: Kubectl, operator: str) -> None:
     kubectl("-n", operator, "rollout", "status", "deployment/vidra", f"--timeout={READY_WITHIN}s")
 
-    [pod] = kubectl.get("-n", operator, "pods", "-l", "app.kubernetes.io/name=vidra")["items"]
+    [pod] = kubectl.items("-n", operator, "pods", "-l", "app.kubernetes.io/name=vidra")
     [status] = pod["status"]["containerStatuses"]
     assert status["ready"]
     assert status["restartCount"] == 0
@@ -158,7 +158,7 @@ def test_artifacts_arrive_change_and_go_and_a_deleted_sync_leaves_nothing(
     # The sync goes and takes all of its own along.
     kubectl("delete", "infrahubsync", SYNC, f"--timeout={GONE_WITHIN:.0f}s")
     kubectl.until(
-        lambda: (kubectl.get("vidraresources")["items"], kubectl.get("namespace", "e2e-shop")),
+        lambda: (kubectl.items("vidraresources"), kubectl.get("namespace", "e2e-shop")),
         lambda seen: seen == ([], None),
         what="nothing of the sync is left",
         within=GONE_WITHIN,
@@ -168,5 +168,5 @@ def test_artifacts_arrive_change_and_go_and_a_deleted_sync_leaves_nothing(
     log = kubectl("-n", operator, "logs", "deployment/vidra", "--tail=-1")
     assert [line for line in log.splitlines() if "forbidden" in line.lower()] == []
     assert "Traceback" not in log
-    [pod] = kubectl.get("-n", operator, "pods", "-l", "app.kubernetes.io/name=vidra")["items"]
+    [pod] = kubectl.items("-n", operator, "pods", "-l", "app.kubernetes.io/name=vidra")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0

@@ -118,7 +118,7 @@ def test_the_pod_is_admitted_under_the_restricted_standard(shipped: Kubectl) -> 
         shipped.apply(careless, "--dry-run=server")
 
     pods = shipped.until(
-        lambda: shipped.get("-n", "vidra-system", "pods", "-l", "app.kubernetes.io/name=vidra")["items"],
+        lambda: shipped.items("-n", "vidra-system", "pods", "-l", "app.kubernetes.io/name=vidra"),
         bool,
         what="the Deployment's pod exists",
         within=30,
