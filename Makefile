@@ -28,7 +28,7 @@ demo: venv ## from nothing to artifacts in a real control plane, shown live; Ctr
 
 .PHONY: test
 test: lint binaries ## what CI runs: lint, then every test but e2e, on the real control plane
-	$(call pytest,test,)
+	$(call pytest,test,--ignore=tests/e2e --ignore=tests/contract)
 
 .PHONY: unit
 unit: venv ## the tests without I/O, in seconds
