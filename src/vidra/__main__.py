@@ -1,0 +1,6 @@
+"""``python -m vidra``."""
+
+from vidra.cli import main
+
+if __name__ == "__main__":
+    main()
