@@ -23,11 +23,11 @@ from vidra.runtime.digest import json_digest
 
 
 class Manager(NamedTuple):
-    """An entry of metadata.managedFields that is no subresource's; ``index`` is its place in the list."""
+    """An entry of metadata.managedFields that is no subresource's; ``position`` is its place in the list."""
 
     name: str
     operation: str
-    index: int
+    position: int
 
 
 class Observed(NamedTuple):
@@ -62,8 +62,8 @@ def observe(obj: Obj, *, manager_prefix: str) -> Observed:
 def our_managers(obj: Mapping[str, Any], prefix: str) -> tuple[Manager, ...]:
     """The managers of ours, in the order of managedFields."""
     return tuple(
-        Manager(sys.intern(entry["manager"]), sys.intern(entry["operation"]), index)
-        for index, entry in enumerate(obj["metadata"].get("managedFields") or ())
+        Manager(sys.intern(entry["manager"]), sys.intern(entry["operation"]), position)
+        for position, entry in enumerate(obj["metadata"].get("managedFields") or ())
         if not entry.get("subresource") and str(entry.get("manager", "")).startswith(prefix)
     )
 

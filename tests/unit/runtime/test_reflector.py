@@ -100,8 +100,8 @@ class Scene:
 def test_the_first_list_asks_for_pages_of_the_most_recent_state_and_the_watch_goes_on_from_there() -> None:
     scene = Scene([page("7", thing("a", "3"), token="t"), page("7", thing("b", "5"))]).play(1)
     assert scene.source.asked("list") == [
-        {"resource_version": None, "continue_token": None, "limit": 500},
-        {"resource_version": None, "continue_token": "t", "limit": 500},
+        {"resource_version": None, "continue_token": None, "limit": 250},
+        {"resource_version": None, "continue_token": "t", "limit": 250},
     ]
     assert [asked["resource_version"] for asked in scene.source.asked("watch")] == ["7"]
     assert scene.told == [("ADDED", "a"), ("ADDED", "b")]

@@ -74,6 +74,35 @@ def test_a_key_added_while_it_is_worked_on_comes_back_once_and_from_the_tail() -
     run(story())
 
 
+def test_a_waiting_worker_gets_the_key_that_came_back_as_soon_as_it_is_done() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        await queue.get()
+        other = asyncio.create_task(queue.get())
+        await settle()
+        queue.add("a")
+        await settle()
+        assert not other.done()
+        queue.done("a")
+        assert await other == "a"
+
+    run(story())
+
+
+def test_what_is_left_of_an_earlier_delay_wakes_nobody() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 5)
+        queue.add("a")
+        await queue.get()
+        queue.add_after("a", 10)
+        queue.done("a")
+        assert (await queue.get(), now()) == ("a", 10)
+
+    run(story())
+
+
 @pytest.mark.case("U10")
 def test_two_edits_and_a_foreign_metadata_patch_during_a_run_cause_exactly_one_more_run() -> None:
     """U10, the queue's part: the newest spec is read by that one run."""

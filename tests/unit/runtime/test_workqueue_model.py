@@ -145,6 +145,25 @@ class QueueMachine(RuleBasedStateMachine):
             self.getters.append(getter)
             self.follow()
 
+    @precondition(lambda self: not self.shut and not self.getters)
+    @rule(key=KEYS, priority=PRIORITIES)
+    def work_on_something(self, key: str, priority: Priority) -> None:
+        self.add(key, priority)
+        self.get()
+
+    @precondition(lambda self: self.model.processing)
+    @rule(data=st.data(), delay=st.just(0) | SECONDS)
+    def look_again_at_what_is_worked_on(self, data: st.DataObject, delay: int) -> None:
+        self.add_after(data.draw(st.sampled_from(sorted(self.model.processing))), delay, None)
+
+    @precondition(lambda self: self.model.processing)
+    @rule()
+    def finish_all_work(self) -> None:
+        for key in sorted(self.model.processing):
+            self.queue.done(key)
+            self.model.done(key)
+            self.follow()
+
     @precondition(lambda self: self.getters)
     @rule(which=st.integers(0, 1), woken=st.booleans(), key=KEYS)
     def cancel_a_getter(self, which: int, woken: bool, key: str) -> None:
@@ -205,5 +224,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.unfinished_work() == sum(seconds)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestTheQueueBehavesAsItsModel = QueueMachine.TestCase
