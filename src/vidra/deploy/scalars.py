@@ -32,7 +32,6 @@ _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _OCTAL = re.compile(r"([-+]?)0[oO]?([0-7]+)")
 _PREFIXED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+))")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FIRST = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 _TAG = "tag:yaml.org,2002:"
 MERGE_TAG = _TAG + "merge"
@@ -52,8 +51,6 @@ def plain(text: str) -> Any:
         return text
     if text in _NOT_FINITE:
         raise ScalarError("infinity and not-a-number can't be sent to Kubernetes (quote it if it is text)")
-    if text[0] == ".":  # Go takes underscores out of numbers, but not out of these
-        return _float(text) if _POINT_FIRST.fullmatch(text) else text
     return _number(text.replace("_", ""), text)
 
 
