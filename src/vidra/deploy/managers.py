@@ -34,7 +34,7 @@ def promotion(live: Observed, manager: str) -> JsonPatch | None:
         return []
     if "Apply" in ours:
         return None
-    path = f"/metadata/managedFields/{update.index}"
+    path = f"/metadata/managedFields/{update.position}"
     return [
         {"op": "test", "path": "/metadata/uid", "value": live.uid},
         {"op": "test", "path": f"{path}/manager", "value": manager},
