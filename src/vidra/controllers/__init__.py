@@ -1,0 +1,1 @@
+"""The two reconcilers, and what they tell in status."""
