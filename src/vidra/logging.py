@@ -34,31 +34,40 @@ _SECRET_NAMES: Final = frozenset({"data", "stringdata", "kubeconfig", "cookie", 
 #: And every name that ends so: accessToken, client_secret, clientKeyData, proxy-authorization.
 _SECRET_ENDINGS: Final = ("token", "password", "passwd", "secret", "apikey", "privatekey", "keydata", "authorization")
 
-_NAME: Final = r"[\w.-]*(?:token|password|passwd|secret|api[_-]?key|private[_-]?key|key-data)"
+# A field name that tells, a string, and a JSON or Python value of up to four levels. Quotes may be escaped, since JSON
+# is logged within JSON. What is cut off in the middle counts up to its end: better too much is masked than too little.
+_NAME: Final = r"[\w.-]{0,60}(?:token|password|passwd|secret|api[_-]?key|private[_-]?key|key-data)"
+_STRING: Final = r""" (?:"(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)) """
+
+
+def _value(levels: int) -> str:
+    nested = f"|{_value(levels - 1)}" if levels > 1 else ""
+    return rf""" [\[{{](?>{_STRING}|[^][{{}}"']{nested})*+[]}}]? """
+
+
 _TEXT: Final = re.compile(
-    r"""
+    rf"""
     (?P<pem> -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z) )
-  | (?P<jwt> \beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)? )
+  | (?P<jwt> \beyJ[\w-]{{8,}}\.[\w-]{{8,}}(?:\.[\w-]*)? )
   | (?P<scheme> ://) [^/?\#\s"<>]* (?=@)
   | (?P<bearer> \bbearer\s+) (?!(?:token|auth|realm|scheme|credential)\w*) [\w.~+/-]+=*
-  | (?P<header> \b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:basic|bearer|token)\s+)?) [^\s"',}]+
-  | (?P<block> ["'](?:data|stringData)["']\s*:\s*) \{[^{}]*\}?
-  | (?P<quoted> ["']NAME["']\s*:\s*) (?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,}]+)
-  | (?P<yaml> ^[ \t-]*NAME:[ \t]+) [^\n]+
-  | (?P<pair> \bNAME=) (?:"[^"]*"?|'[^']*'?|[^\s,;&"')}]+)
-    """.replace("NAME", _NAME),
+  | (?P<header> \b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:basic|bearer|token)\s+)?) [^\s"',}}]+
+  | (?P<field> \\*["'](?:{_NAME}|data|stringData)\\*["']\s*:\s*)
+        (?:{_STRING}|\\+["'].*?(?:\\+["']|\Z)|{_value(4)}|[^\s,}}]+)
+  | (?P<block> ^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*\n) (?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z))+
+  | (?P<line> (?<=\n)[ \t-]*{_NAME}:[ \t]+) [^\n]+
+  | (?P<pair> \b{_NAME}=) (?:{_STRING}|[^\s,;&"')}}]+)
+    """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
+#: Its groups that stand before the secret, and stay.
+_KEPT: Final = frozenset({"scheme", "bearer", "header", "field", "block", "line", "pair"})
 
 
 def mask_text(text: str) -> str:
     """``text`` without what looks like a secret: tokens, authorization headers, credentials in URLs, private keys,
     values of fields with telling names."""
     return _TEXT.sub(lambda found: (found[found.lastgroup] if found.lastgroup in _KEPT else "") + MASK, text)
-
-
-#: Groups that stand before the secret and stay.
-_KEPT: Final = frozenset({"scheme", "bearer", "header", "block", "quoted", "yaml", "pair"})
 
 
 def redact(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

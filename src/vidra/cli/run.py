@@ -106,11 +106,11 @@ async def _run_until_told(settings: Settings) -> int:
     from vidra.operator import run as run_operator
 
     try:
-        return await run_operator(settings)
+        await run_operator(settings)
     except asyncio.CancelledError:
         if not told:
             raise
-        return 0
+    return 0
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
