@@ -88,7 +88,7 @@ class Operator:
         self.resources: Store[Obj] = Store(transform=drop_managed_fields, indexes={BY_SYNC: sync_index})
         self.secrets: Store[Obj] = Store(transform=drop_managed_fields, indexes={BY_HOST: host_index})
         self.config_maps: Store[Obj] = Store(transform=drop_managed_fields)
-        self._informers: dict[str, Informer[Obj]] = {
+        self.informers: dict[str, Informer[Obj]] = {
             "secrets": Informer(
                 Collection(client, SECRETS, namespace=settings.secrets_scope, label_selector=names.CREDENTIALS_LABEL),
                 self.secrets,
@@ -156,9 +156,9 @@ class Operator:
             event_based=lambda: self.config.current.event_based_reconcile,
         )
         self.routes.connect(
-            syncs=self._informers["syncs"], resources=self._informers["resources"], secrets=self._informers["secrets"]
+            syncs=self.informers["syncs"], resources=self.informers["resources"], secrets=self.informers["secrets"]
         )
-        self._informers["config"].add_handler(lambda change: self.config.look(v for _, v in self.config_maps.items()))
+        self.informers["config"].add_handler(lambda change: self.config.look(v for _, v in self.config_maps.items()))
 
         # controllers
         self._controllers = (
@@ -173,7 +173,7 @@ class Operator:
         parts = [Part(f"server {server.port}", server.run, server.started.wait) for server in self._servers()]
         parts.append(Part("live objects", self._live.run, self._live.ready))
         parts += [
-            Part(f"informer {name}", informer.run, _synced(informer)) for name, informer in self._informers.items()
+            Part(f"informer {name}", informer.run, _synced(informer)) for name, informer in self.informers.items()
         ]
         parts += [Part(f"controller {controller.name}", controller.run) for controller in self._controllers]
         return parts
@@ -201,7 +201,7 @@ class Operator:
         live = [
             Check("workers", self._stuck),
         ]
-        ready = [Check(name, _not_synced(informer)) for name, informer in self._informers.items()]
+        ready = [Check(name, _not_synced(informer)) for name, informer in self.informers.items()]
         health, metrics = self._settings.health_port, self._settings.metrics_port
         registry = self._metrics.registry
         if health and health == metrics:
