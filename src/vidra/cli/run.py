@@ -66,8 +66,9 @@ def run(
     from vidra.logging import configure
 
     configure(level=settings.log_level, log_format=settings.log_format)
+    code = 0
     try:
-        code = asyncio.run(_run_until_told(settings))
+        asyncio.run(_run_until_told(settings))
     except ConfigError as error:
         _refuse(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last one to see it: it goes where all else was logged
@@ -78,8 +79,8 @@ def run(
     raise typer.Exit(code)
 
 
-async def _run_until_told(settings: Settings) -> int:
-    """Runs the operator. The first signal cancels it, a second one ends the process where it stands."""
+async def _run_until_told(settings: Settings) -> None:
+    """Runs the operator until it ends. The first signal cancels it, a second one ends the process where it stands."""
     import asyncio
 
     import structlog
@@ -110,7 +111,6 @@ async def _run_until_told(settings: Settings) -> int:
     except asyncio.CancelledError:
         if not told:
             raise
-    return 0
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:

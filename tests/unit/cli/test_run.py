@@ -18,7 +18,7 @@ from vidra.cli import app
 from vidra.config import Settings, variables
 from vidra.kube.errors import ConfigError
 
-Operator = Callable[[Settings], Awaitable[int]]
+Operator = Callable[[Settings], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +48,16 @@ def vidra(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     return invoke
 
 
-def test_run_hands_the_settings_to_the_operator_and_its_answer_is_the_exit_code(vidra: Callable[..., Result]) -> None:
+def test_run_hands_the_settings_to_the_operator_and_its_orderly_end_is_exit_code_0(
+    vidra: Callable[..., Result],
+) -> None:
     seen: list[Settings] = []
 
-    async def operator(settings: Settings) -> int:
+    async def operator(settings: Settings) -> None:
         seen.append(settings)
-        return 7
 
     arguments = ["--workers-sync", "2", "--grace", "1m", "--event-based-reconcile", "--kubeconfig", "file"]
-    assert vidra("run", *arguments, operator=operator).exit_code == 7
+    assert vidra("run", *arguments, operator=operator).exit_code == 0
     assert (seen[0].workers_sync, seen[0].grace, seen[0].event_based_reconcile) == (2, 60.0, True)
     assert str(seen[0].kubeconfig) == "file"
 
@@ -67,7 +68,7 @@ def test_a_signal_cancels_the_operator_once_and_it_ends_in_order(
 ) -> None:
     cleaned_up = []
 
-    async def operator(settings: Settings) -> int:
+    async def operator(settings: Settings) -> None:
         os.kill(os.getpid(), number)
         try:
             await asyncio.Event().wait()
@@ -75,7 +76,6 @@ def test_a_signal_cancels_the_operator_once_and_it_ends_in_order(
             await asyncio.sleep(0)
             cleaned_up.append(True)
             raise
-        return 1
 
     result = vidra("run", "--log-format", "json", operator=operator)
     assert result.exit_code == 0
@@ -94,14 +94,13 @@ def test_a_second_signal_ends_the_process_at_once(
 
     monkeypatch.setattr(os, "_exit", end)
 
-    async def operator(settings: Settings) -> int:
+    async def operator(settings: Settings) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             os.kill(os.getpid(), signal.SIGINT)
             await asyncio.Event().wait()
-        return 1
 
     with pytest.raises(Ended, match="130"):
         vidra("run", operator=operator)
@@ -115,7 +114,7 @@ def test_wrong_settings_are_one_line_and_exit_code_2(vidra: Callable[..., Result
 
 
 def test_an_unusable_kubeconfig_is_one_line_and_exit_code_2(vidra: Callable[..., Result]) -> None:
-    async def operator(settings: Settings) -> int:
+    async def operator(settings: Settings) -> None:
         raise ConfigError("kubeconfig /x can't be used: no such file")
 
     result = vidra("run", operator=operator)
@@ -130,7 +129,7 @@ def test_debug_shows_where_it_came_from(vidra: Callable[..., Result]) -> None:
 
 
 def test_a_crash_is_logged_and_exit_code_1(vidra: Callable[..., Result]) -> None:
-    async def operator(settings: Settings) -> int:
+    async def operator(settings: Settings) -> None:
         raise RuntimeError("a part ended")
 
     result = vidra("run", "--log-format", "json", operator=operator)
