@@ -19,11 +19,15 @@ from vidra.api import names
 from vidra.clusters.cluster import Cluster, Clusters
 from vidra.clusters.live import LiveCache
 from vidra.config import LiveConfig, Settings
+from vidra.controllers import infrahubsync, vidraresource
 from vidra.controllers.credentials import BY_HOST, host_index
 from vidra.controllers.events import Routes
 from vidra.controllers.infrahubsync import SyncReconciler
 from vidra.controllers.kinds import BY_SYNC, RESOURCES, SYNCS, sync_index
 from vidra.controllers.places import Places
+from vidra.controllers.resource_writer import ResourceWriter
+from vidra.controllers.rollout_status import shrink
+from vidra.controllers.subjects import Subjects
 from vidra.controllers.vidraresource import ResourceReconciler
 from vidra.infrahub import ClientPool
 from vidra.kube import config as kube_config
@@ -36,7 +40,6 @@ from vidra.live_config import ConfigWatcher
 from vidra.runtime.controller import Controller
 from vidra.runtime.informer import Informer
 from vidra.runtime.metrics import Metrics, new_registry
-from vidra.runtime.ownwrites import OwnWrites
 from vidra.runtime.probes import Check, ProbeServer
 from vidra.runtime.status import StatusClient
 from vidra.runtime.store import Store, drop_managed_fields
@@ -120,30 +123,40 @@ class Operator:
 
         # reconcilers
         clusters = Clusters(Cluster("", client, Discovery(client), self._live))
-        places = Places(clusters, wake=self.resource_queue.add)
+        self._places = Places(clusters, wake=self.resource_queue.add)
         statuses = StatusClient(client, field_manager=FIELD_MANAGER)
-        sync_writes: OwnWrites[str] = OwnWrites()
-        resource_writes: OwnWrites[str] = OwnWrites()
-        sync_reconciler = SyncReconciler(
+        syncs = Subjects(
+            SYNCS,
+            state_field=infrahubsync.STATE_FIELD,
+            finalizer=names.SYNC_FINALIZER,
             client=client,
             statuses=statuses,
-            syncs=self.syncs,
-            resources=self.resources,
+            store=self.syncs,
+        )
+        resources = Subjects(
+            RESOURCES,
+            state_field=vidraresource.STATE_FIELD,
+            finalizer=names.RESOURCE_FINALIZER,
+            client=client,
+            statuses=statuses,
+            store=self.resources,
+            shrink=shrink,
+            on_write=self._places.take_in,
+        )
+        sync_reconciler = SyncReconciler(
+            syncs,
+            resources=resources,
+            writer=ResourceWriter(client, resources),
             secrets=self.secrets,
             pool=pool,
             own_namespace=own,
-            own_writes=sync_writes,
-            resource_writes=resource_writes,
             interval=lambda: self.config.current.requeue_sync_after or 0.0,
             query_name=lambda: self.config.current.query_name,
         )
         resource_reconciler = ResourceReconciler(
-            client=client,
-            statuses=statuses,
-            resources=self.resources,
+            resources,
             syncs=self.syncs,
-            places=places,
-            own_writes=resource_writes,
+            places=self._places,
             interval=lambda: self.config.current.requeue_resources_after or 0.0,
         )
         self.routes = Routes(
@@ -151,7 +164,7 @@ class Operator:
             resources=self.resources,
             sync_queue=self.sync_queue,
             resource_queue=self.resource_queue,
-            places=places,
+            places=self._places,
             own_namespace=own,
             event_based=lambda: self.config.current.event_based_reconcile,
         )

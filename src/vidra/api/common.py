@@ -132,6 +132,13 @@ class Options(Wire):
         return tuple(name for name, is_set in asked.items() if is_set)
 
 
+class LeavingSpec(Wire):
+    """All that a deletion reads of either kind's spec, so that nothing else in it can stand in the way."""
+
+    destination: Destination = Destination()
+    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+
+
 class SecretRef(Wire):
     """A Secret by name, and by namespace where that is not the operator's own."""
 

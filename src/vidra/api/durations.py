@@ -27,13 +27,18 @@ def parse_duration(text: str) -> float:
     return total
 
 
-def format_duration(seconds: float) -> str:
+def seconds(text: str | None, default: float) -> float:
+    """Seconds of an optional field's text, ``default`` where it isn't set."""
+    return default if text is None else parse_duration(text)
+
+
+def format_duration(length: float) -> str:
     """The shortest Go spelling: 90.0 -> ``1m30s``."""
-    if seconds == 0:
+    if length == 0:
         return "0"
-    if seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    hours, rest = divmod(seconds, 3600)
+    if length < 1:
+        return f"{length * 1000:g}ms"
+    hours, rest = divmod(length, 3600)
     minutes, left = divmod(rest, 60)
     parts = [f"{int(hours)}h" if hours else "", f"{int(minutes)}m" if minutes else "", f"{left:g}s" if left else ""]
     return "".join(parts)

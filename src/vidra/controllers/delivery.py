@@ -13,7 +13,7 @@ from typing import Any
 
 from vidra.api import names
 from vidra.api.common import Options
-from vidra.api.infrahubsync import InfrahubSyncSpec
+from vidra.api.infrahubsync import ARTIFACTS_MAX, InfrahubSyncSpec
 from vidra.controllers.kinds import BY_SYNC, owner_reference, owning_sync
 from vidra.deploy.compress import COMPRESS_ABOVE, compress_manifest, decompress_manifest
 from vidra.infrahub import ArtifactRef
@@ -46,6 +46,29 @@ class Delivery:
 
     items: list[Item] = field(default_factory=list)
     gone: list[Obj] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """For people: how many, and the first that isn't plainly Ready."""
+        remarks = [item for item in self.items if item.message]
+        message = f"{len(self.items)} artifacts"
+        return message + (f", {len(remarks)} not ready: {remarks[0].ref.id}: {remarks[0].message}" if remarks else "")
+
+    def status(self) -> dict[str, Any]:
+        """status.artifacts and kin, bounded; what people should look at stands first."""
+        listed = sorted(self.items, key=lambda item: (not item.message, item.ref.id))
+        entries = []
+        for item in listed[:ARTIFACTS_MAX]:
+            entry = {
+                "id": item.ref.id,
+                "target": item.ref.target_label or item.ref.target_id,
+                "status": item.ref.status,
+                "checksum": item.ref.checksum,
+                "resource": item.name,
+                "message": item.message,
+            }
+            entries.append({name: value for name, value in entry.items() if value})
+        checksums = sorted({item.ref.checksum for item in self.items if item.ref.checksum})
+        return {"artifactCount": len(self.items), "artifacts": entries, "checksums": checksums[:ARTIFACTS_MAX]}
 
 
 def compare(sync: Obj, refs: Iterable[ArtifactRef], resources: Store[Obj]) -> Delivery:

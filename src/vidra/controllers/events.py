@@ -12,7 +12,7 @@ from vidra.api import names
 from vidra.api.infrahubsync import InfrahubSyncSpec
 from vidra.controllers.credentials import uses_secret
 from vidra.controllers.delivery import has_content
-from vidra.controllers.kinds import is_deleting, manager_of, owning_sync
+from vidra.controllers.kinds import is_deleting, owning_sync
 from vidra.controllers.places import Places
 from vidra.deploy.inventory import read_inventory
 from vidra.kube.client import Obj
@@ -75,19 +75,8 @@ class Routes:
 
     def _inventory_changed(self, change: Change[Obj]) -> None:
         """Every status that comes by says what its resource is responsible for."""
-        resource = change.new
-        if resource is None:
-            return
-        items = (resource.get("status") or {}).get("managedResources") or ()
-        server = ((resource.get("spec") or {}).get("destination") or {}).get("server") or ""
-        place = self._places.find(server)
-        if place is not None:
-            place.ownership.inventory(
-                change.key.name,
-                manager_of(resource),
-                read_inventory(items),
-                version=resource["metadata"]["resourceVersion"],
-            )
+        if change.new is not None:
+            self._places.take_in(change.new)
 
     def _wake_sync(self, change: Change[Obj]) -> None:
         """A resource that vanished, or that somebody edited, is its sync's business; the sync's own writes aren't."""

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vidra.clusters.cluster import Cluster, Clusters, DestinationUnknown
+from vidra.controllers.kinds import manager_of
 from vidra.deploy.apply import Applier
 from vidra.deploy.destination import Destination
+from vidra.deploy.inventory import read_inventory
 from vidra.deploy.ownership import Ownership
 from vidra.deploy.prune import Pruner
+from vidra.kube.client import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +53,19 @@ class Places:
 
     def all(self) -> list[Place]:
         return list(self._places.values())
+
+    def forget(self, resource: str) -> None:
+        """The resource is gone: it declares nothing anywhere."""
+        for place in self._places.values():
+            place.ownership.forget(resource)
+
+    def take_in(self, resource: Obj) -> None:
+        """A resource's status, whoever wrote it, says what it is responsible for at its destination."""
+        server = ((resource.get("spec") or {}).get("destination") or {}).get("server") or ""
+        place = self.find(server)
+        if place is not None:
+            metadata, status = resource["metadata"], resource.get("status") or {}
+            entries = read_inventory(status.get("managedResources") or ())
+            place.ownership.inventory(
+                metadata["name"], manager_of(resource), entries, version=metadata["resourceVersion"]
+            )

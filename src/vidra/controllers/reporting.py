@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import ValidationError
 
 from vidra.api import names
 from vidra.api.conditions import MESSAGE_MAX, bounded, conditions_for, timestamp
 from vidra.api.states import Reason, State
 from vidra.kube.client import Obj
+from vidra.runtime.controller import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,23 @@ def succeeded(message: str) -> Report:
 
 def running(message: str, *, reason: str = Reason.PROGRESSING) -> Report:
     return Report(State.RUNNING, reason, message)
+
+
+def invalid(error: ValidationError) -> Report:
+    """A spec that the CRD's schema let pass and the model doesn't."""
+    text = "; ".join(f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    return Report(State.FAILED, Reason.INVALID_SPEC, text, will_retry=False)
+
+
+def unsupported(fields: Sequence[str]) -> Report:
+    """An option that this version does not act on must never be ignored in silence."""
+    text = f"not supported by this version: {', '.join(fields)}"
+    return Report(State.FAILED, Reason.UNSUPPORTED, text, will_retry=False)
+
+
+def again_after(interval: float, spread: float) -> Result:
+    """A success: the next look after ``interval`` seconds, stretched by up to the share ``spread``; 0: none."""
+    return Result(requeue_after=interval * (1 + spread * random.random())) if interval else Result()  # noqa: S311
 
 
 def next_status(obj: Obj, report: Report, *, state_field: str, changes: Mapping[str, Any]) -> dict[str, Any]:

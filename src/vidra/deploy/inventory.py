@@ -7,7 +7,7 @@ version it was applied in may change without its becoming another object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -70,10 +70,10 @@ def write_inventory(inventory: Inventory) -> list[dict[str, Any]]:
     return [entry.wire() for entry in inventory.values()]
 
 
-def union(old: Inventory, wanted: Sequence[tuple[ObjectKey, str]]) -> Inventory:
-    """Everything in ``old`` and everything wanted (key and version). What is known of an object is kept."""
+def union(old: Inventory, wanted: Mapping[ObjectKey, str]) -> Inventory:
+    """Everything in ``old`` and everything wanted (version by key). What is known of an object is kept."""
     both = dict(old)
-    for key, version in wanted:
+    for key, version in wanted.items():
         known = both.get(key)
         both[key] = Entry(key, version) if known is None else replace(known, version=version)
     return both

@@ -30,10 +30,10 @@ class Resolved:
     coming: dict[ObjectKey, ManifestObject] = field(default_factory=dict)
     errors: list[ObjectError] = field(default_factory=list)
 
-    def keys(self) -> list[tuple[ObjectKey, str]]:
-        """Key and version of all that can be applied, now or later."""
-        ready = [(key, wanted.resource.version) for key, wanted in self.wanted.items()]
-        return ready + [(key, obj.version) for key, obj in self.coming.items()]
+    def versions(self) -> dict[ObjectKey, str]:
+        """All that can be applied, now or later, with the version it is applied in."""
+        ready = {key: wanted.resource.version for key, wanted in self.wanted.items()}
+        return ready | {key: obj.version for key, obj in self.coming.items()}
 
     def digests(self) -> dict[ObjectKey, str]:
         """What is declared, object by object."""

@@ -208,6 +208,11 @@ class Store(Generic[T]):
 
     # --- own writes
 
+    @property
+    def progress(self) -> str:
+        """The resourceVersion up to which the stream has shown everything; "" before the first list."""
+        return self._progress
+
     def has_seen(self, key: Key, resource_version: str) -> bool:
         """Whether the state of ``key`` is not older than a version that a write to it was answered with.
 
