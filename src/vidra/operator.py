@@ -123,7 +123,7 @@ class Operator:
 
         # reconcilers
         clusters = Clusters(Cluster("", client, Discovery(client), self._live))
-        self._places = Places(clusters, wake=self.resource_queue.add)
+        self.places = Places(clusters, wake=self.resource_queue.add)
         statuses = StatusClient(client, field_manager=FIELD_MANAGER)
         syncs = Subjects(
             SYNCS,
@@ -141,7 +141,7 @@ class Operator:
             statuses=statuses,
             store=self.resources,
             shrink=shrink,
-            on_write=self._places.take_in,
+            on_write=self.places.take_in,
         )
         sync_reconciler = SyncReconciler(
             syncs,
@@ -156,7 +156,7 @@ class Operator:
         resource_reconciler = ResourceReconciler(
             resources,
             syncs=self.syncs,
-            places=self._places,
+            places=self.places,
             interval=lambda: self.config.current.requeue_resources_after or 0.0,
         )
         self.routes = Routes(
@@ -164,7 +164,7 @@ class Operator:
             resources=self.resources,
             sync_queue=self.sync_queue,
             resource_queue=self.resource_queue,
-            places=self._places,
+            places=self.places,
             own_namespace=own,
             event_based=lambda: self.config.current.event_based_reconcile,
         )
@@ -188,6 +188,7 @@ class Operator:
         parts += [
             Part(f"informer {name}", informer.run, _synced(informer)) for name, informer in self.informers.items()
         ]
+        parts.append(Part("sweep", self.places.sweeping))
         parts += [Part(f"controller {controller.name}", controller.run) for controller in self._controllers]
         return parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,10 @@ from vidra.deploy.inventory import read_inventory
 from vidra.deploy.ownership import Ownership
 from vidra.deploy.prune import Pruner
 from vidra.kube.client import Obj
+from vidra.kube.resource import GroupKind
+
+#: Seconds between two looks for what is of no use any more.
+SWEEP_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Places:
         self._clusters = clusters
         self._wake = wake
         self._places: dict[str, Place] = {}
+        #: Kinds that were watched for nobody at the last sweep, by destination.
+        self._idle: dict[str, set[GroupKind]] = {}
 
     def get(self, server: str) -> Place:
         """Raises DestinationUnknown."""
@@ -69,3 +76,18 @@ class Places:
             place.ownership.inventory(
                 metadata["name"], manager_of(resource), entries, version=metadata["resourceVersion"]
             )
+
+    async def sweep(self) -> None:
+        """Stops watching kinds that no resource has an object of any more, and drops what was remembered of objects
+        that are gone. A kind must be unused twice in a row: one that a reconcile has just begun to watch is not."""
+        for server, place in self._places.items():
+            unused = set(place.to.live.kinds()) - place.ownership.kinds()
+            await place.to.live.forget(unused & self._idle.get(server, set()))
+            self._idle[server] = unused
+            place.applier.forget_unless(place.ownership.is_claimed)
+
+    async def sweeping(self) -> None:
+        """Sweeps now and then until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY)
+            await self.sweep()

@@ -15,6 +15,7 @@ All of it is repeated a few times when the object changes under our hands.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -132,9 +133,9 @@ class Applier:
         entry = Entry(key, wanted.resource.version, observed.uid, adopted, stamp)
         return Applied(entry, action, tuple(warnings))
 
-    def forget(self, manager: str, key: ObjectKey) -> None:
-        """Nobody of this manager declares the object any more."""
-        self._seals.pop((manager, key), None)
+    def forget_unless(self, is_claimed: Callable[[ObjectKey], bool]) -> None:
+        """Drops the seals of objects that nobody declares any more."""
+        self._seals = {at: stamp for at, stamp in self._seals.items() if is_claimed(at[1])}
 
     def _sealed(self, wanted: Wanted, prior: Entry | None, who: Applicant, live: Observed) -> bool:
         if live.terminating or not live.managed_by(who.manager):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from vidra.kube.client import Client, Obj
 from vidra.kube.discovery import Discovery
-from vidra.kube.resource import ObjectKey, Resource
+from vidra.kube.resource import GroupKind, ObjectKey, Resource
 from vidra.runtime.observed import Observed
 
 
@@ -34,6 +34,12 @@ class Live(Protocol):
 
     def deleted(self, key: ObjectKey, uid: str) -> None:
         """The server answered that the object is gone."""
+
+    def kinds(self) -> Collection[GroupKind]:
+        """The kinds that are watched."""
+
+    async def forget(self, kinds: Collection[GroupKind]) -> None:
+        """Stops watching kinds that nobody uses any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vidra.kube.resource import ObjectKey
+from vidra.kube.resource import GroupKind, ObjectKey
 
 #: Told of a resource that had been refused and may try again.
 Wake = Callable[[str], None]
@@ -133,6 +133,13 @@ class Ownership:
     def claimants(self, key: ObjectKey) -> list[str]:
         """Every resource that declares the object or has it in its inventory, whatever its manager."""
         return list(self._claims.get(key, {}))
+
+    def is_claimed(self, key: ObjectKey) -> bool:
+        return key in self._claims
+
+    def kinds(self) -> set[GroupKind]:
+        """The kinds of all objects that anybody declares or has in its inventory."""
+        return {key.group_kind for key in self._claims}
 
     # --- inside
 
