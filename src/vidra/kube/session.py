@@ -23,12 +23,15 @@ from yarl import URL
 
 from vidra import __version__
 from vidra.kube import config
+from vidra.kube.breaker import Breaker
 from vidra.kube.errors import ApiError, Silent, Unreachable, api_error
 
 #: Requests in flight at once. Beyond 32 a single API server gains nothing and others' requests wait longer.
 MAX_IN_FLIGHT = 32
 #: Seconds for a request that is no watch. The API server's own limit is 60.
 REQUEST_TIMEOUT = 60.0
+#: Seconds without a byte of an answer. Webhooks may take 30 on the server's side.
+SILENCE = 35.0
 #: Two 401 closer together than this share one reading of the credentials.
 RELOAD_PAUSE = 1.0
 
@@ -39,7 +42,8 @@ RequestObserver: TypeAlias = Callable[[str, str], None]
 class Session:
     """Use as ``async with Session(loader) as session``.
 
-    ``loader`` is asked for credentials at the start and again after a 401.
+    ``loader`` is asked for credentials at the start and again after a 401. A server that stops answering is left alone
+    for a while (:mod:`vidra.kube.breaker`).
     """
 
     def __init__(
@@ -50,11 +54,13 @@ class Session:
         max_in_flight: int = MAX_IN_FLIGHT,
         timeout: float = REQUEST_TIMEOUT,
         observer: RequestObserver | None = None,
+        breaker: Breaker | None = None,
     ) -> None:
         self._loader = loader
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(max_in_flight)
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10, sock_read=min(timeout, SILENCE))
+        self._breaker = breaker or Breaker()
         self._observer = observer or (lambda code, method: None)
         self._configuration: Configuration | None = None
         self._rest: RESTClientObject | None = None
@@ -136,6 +142,7 @@ class Session:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         # The URL is put together here because yarl would decode and re-encode what Resource.path quoted.
         url = f"{path}?{urlencode(params)}" if params else path
+        self._breaker.check(f"{method} {path}")
         try:
             answer = await self._once(method, url, body, content_type, accept, timeout)
             if answer.status == 401:
@@ -144,8 +151,10 @@ class Session:
                 answer = await self._once(method, url, body, content_type, accept, timeout)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self._observer("<error>", method)
+            self._breaker.failed()
             raise _unreachable(error, method, path) from error
         self._observer(str(answer.status), method)
+        self._breaker.answered()
         try:
             yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -198,6 +207,11 @@ class Session:
         # A new token alone needs no new connection.
         self._configuration = configuration
         self._loaded_at = time.monotonic()
+
+    async def reload(self) -> None:
+        """Reads the credentials again, because they are known to have changed. Raises what the loader raises."""
+        async with self._loading:
+            await self._load()
 
     async def _reload(self) -> None:
         """Reads the credentials again; many requests that failed together cause one reading."""
