@@ -12,5 +12,8 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes | str) -> Any:
-    """Raises ValueError for anything but one JSON value."""
-    return json.loads(data)
+    """Raises ValueError for anything but one JSON value, and for one that nests too deeply to be read."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error

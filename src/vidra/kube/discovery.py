@@ -1,8 +1,9 @@
 """What one API server serves: which version, plural and scope a kind has.
 
-Promises: one aggregated request for all groups, read on first use and again on a miss (at most once per
-``REFRESH_PAUSE``); a group that can't be discovered at the moment (its APIService is down) is *unknown*, which is not
-*absent*: nobody may conclude that its objects are gone.
+Promises: two aggregated requests for all groups (one per group version where the server, or a proxy before it, is too
+old for that), sent on first use and again on a miss, at most once per :data:`REFRESH_PAUSE`; a group that can't be
+discovered at the moment (its APIService is down) is *unknown*, which is not *absent*: nobody may conclude that its
+objects are gone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import asyncio
 import time
 from typing import Any
 
-from vidra.kube.client import Client
-from vidra.kube.errors import KubeError
-from vidra.kube.resource import GroupKind, Resource
+from vidra.kube.client import Client, Obj
+from vidra.kube.errors import ApiError, InvalidAnswer, KubeError
+from vidra.kube.resource import GroupKind, Resource, split_api_version
 
 #: Seconds between two readings caused by misses, so that a kind nobody serves can't flood the server.
 REFRESH_PAUSE = 2.0
@@ -79,9 +80,15 @@ class Discovery:
         raise NotServed(group, preferred or "*", kind, ())
 
     async def namespaced(self) -> list[Resource]:
-        """Every namespaced kind that can be listed and deleted, in its first version: what a Namespace can hold."""
-        if not self._kinds:
-            await self.refresh()
+        """Every namespaced kind that can be listed and deleted, in its first version: what a Namespace can hold.
+
+        Asks the server each time, for kinds come and go. Raises DiscoveryStale where some group may have kinds that
+        nobody has ever seen, and the client's errors.
+        """
+        await self.refresh(now=True)
+        known = {(kind.group, version) for kind, versions in self._kinds.items() for version in versions}
+        for group, version in sorted(self._stale - known):
+            raise DiscoveryStale(group, version)
         first = [next(iter(versions.values())) for versions in self._kinds.values()]
         return [r for r in first if r.namespaced and {"list", "delete"} <= r.verbs]
 
@@ -95,10 +102,31 @@ class Discovery:
             stale: set[tuple[str, str]] = set()
             for path in ("/api", "/apis"):
                 answer = await self._client.raw("GET", path, accept=_AGGREGATED)
-                _read_groups(answer, kinds, stale)
+                if not isinstance(answer, dict):
+                    raise InvalidAnswer(f"GET {path}: the answer is no discovery")
+                if answer.get("kind") == "APIGroupDiscoveryList":
+                    _read_groups(answer, kinds, stale)
+                else:
+                    await self._read_one_by_one(answer, path, kinds, stale)
             self._keep_stale(kinds, stale)
             self._kinds, self._stale = kinds, stale
             self._read_at = time.monotonic()
+
+    async def _read_one_by_one(
+        self, answer: Obj, path: str, kinds: dict[GroupKind, dict[str, Resource]], stale: set[tuple[str, str]]
+    ) -> None:
+        """The older protocol: a list of group versions first, then what each has."""
+        names = _group_versions(answer, path)
+        answers = await asyncio.gather(
+            *(self._client.raw("GET", f"{path}/{name}") for name in names), return_exceptions=True
+        )
+        for name, resources in zip(names, answers, strict=True):
+            if isinstance(resources, ApiError) and (resources.not_found or resources.status == 503):
+                stale.add(split_api_version(name))
+            elif isinstance(resources, BaseException):
+                raise resources
+            else:
+                _read_resources(name, resources, kinds)
 
     def _versions(self, group: str, kind: str) -> tuple[Resource, ...]:
         return tuple(self._kinds.get(GroupKind(group, kind), {}).values())
@@ -133,3 +161,34 @@ def _read_groups(answer: Any, kinds: dict[GroupKind, dict[str, Resource]], stale
                     verbs=frozenset(entry.get("verbs") or ()),
                 )
                 kinds.setdefault(resource.group_kind, {}).setdefault(resource.version, resource)
+
+
+def _group_versions(answer: Obj, path: str) -> list[str]:
+    """``v1`` from APIVersions, ``apps/v1`` and so on from an APIGroupList, each group's preferred version first."""
+    if answer.get("kind") == "APIVersions":
+        return list(answer.get("versions") or ())
+    if answer.get("kind") != "APIGroupList":
+        raise InvalidAnswer(f"GET {path}: the answer is no discovery")
+    names: dict[str, None] = {}
+    for group in answer.get("groups") or ():
+        for version in (group.get("preferredVersion"), *(group.get("versions") or ())):
+            if version:
+                names[version["groupVersion"]] = None
+    return list(names)
+
+
+def _read_resources(api_version: str, answer: Any, kinds: dict[GroupKind, dict[str, Resource]]) -> None:
+    """Takes in an APIResourceList; entries with a slash are subresources."""
+    for entry in (answer.get("resources") if isinstance(answer, dict) else None) or ():
+        if "/" in entry["name"]:
+            continue
+        group, version = split_api_version(api_version)
+        resource = Resource(
+            group=entry.get("group") or group,
+            version=entry.get("version") or version,
+            kind=entry["kind"],
+            plural=entry["name"],
+            namespaced=bool(entry.get("namespaced")),
+            verbs=frozenset(entry.get("verbs") or ()),
+        )
+        kinds.setdefault(resource.group_kind, {}).setdefault(resource.version, resource)

@@ -13,6 +13,7 @@ Messages name what was asked and never hold a body that was sent: it may be a Se
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,7 +121,7 @@ def api_error(status: int, body: bytes, *, retry_after: str | None = None, reque
     parsed: Any = None
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         text = " ".join(body[:300].decode("utf-8", "replace").split())
         return ApiError(status, _word(status), text or "no text", retry_after=_seconds(retry_after), request=request)
     return status_error(parsed, status=status, retry_after=retry_after, request=request)
@@ -129,17 +130,23 @@ def api_error(status: int, body: bytes, *, retry_after: str | None = None, reque
 def status_error(
     parsed: Any, *, status: int | None = None, retry_after: str | None = None, request: str = ""
 ) -> ApiError:
-    """Makes the error of a Status object, as it stands in a body or in a watch's ERROR event."""
+    """Makes the error of a Status object, as it stands in a body or in a watch's ERROR event.
+
+    Whatever ``parsed`` is, an error comes of it: it is read when something is wrong already.
+    """
     if not isinstance(parsed, dict):
         parsed = {}
-    code = status if status is not None else int(parsed.get("code") or 500)
-    details = parsed.get("details") or {}
+    told, details = parsed.get("code"), parsed.get("details")
+    code = status if status is not None else told if isinstance(told, int) and told else 500
+    if not isinstance(details, dict):
+        details = {}
     wait = _seconds(retry_after)
     if wait is None and details.get("retryAfterSeconds"):
-        wait = float(details["retryAfterSeconds"])
+        wait = _seconds(str(details["retryAfterSeconds"]))
+    listed = details.get("causes")
     causes = tuple(
         Cause(str(c.get("reason", "")), str(c.get("field", "")), str(c.get("message", "")))
-        for c in details.get("causes") or ()
+        for c in (listed if isinstance(listed, list) else ())
         if isinstance(c, dict)
     )
     return ApiError(
@@ -155,9 +162,10 @@ def status_error(
 def _seconds(header: str | None) -> float | None:
     """Retry-After in seconds; its date form is not used by API servers and is left out."""
     try:
-        return max(0.0, float(header)) if header else None
+        seconds = float(header) if header else math.nan
     except ValueError:
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 _WORDS = {

@@ -170,7 +170,7 @@ class Collection:
 
     def accepts(self, obj: Obj) -> bool:
         """Whether an object of the stream is of this kind; a confused server or proxy may send another (R5)."""
-        return obj.get("kind") == self.resource.kind
+        return obj.get("kind") == self.resource.kind and isinstance(obj.get("metadata"), dict)
 
     async def list_page(self, *, resource_version: str | None, continue_token: str | None, limit: int | None) -> Page:
         """One page, not older than ``resource_version``; a continued list takes its version from the token."""
@@ -183,12 +183,12 @@ class Collection:
             resource_version_match="NotOlderThan" if resource_version and not continue_token else None,
         )
         items, metadata = answer.get("items") or [], answer.get("metadata") or {}
-        if not isinstance(items, list) or not metadata.get("resourceVersion"):
+        if not _is_list(items, metadata):
             raise InvalidAnswer(f"LIST {self.name}: the answer is no list")
         for item in items:
             item.setdefault("apiVersion", self.resource.api_version)
             item.setdefault("kind", self.resource.kind)
-        return Page(items, str(metadata["resourceVersion"]), metadata.get("continue") or None)
+        return Page(items, metadata["resourceVersion"], metadata.get("continue") or None)
 
     def watch(
         self, *, resource_version: str | None, timeout_seconds: int, send_initial_events: bool = False
@@ -203,3 +203,14 @@ class Collection:
             send_initial_events=send_initial_events,
             idle_timeout=self._idle_timeout,
         )
+
+
+def _is_list(items: Any, metadata: Any) -> bool:
+    return (
+        isinstance(metadata, dict)
+        and isinstance(metadata.get("resourceVersion"), str)
+        and bool(metadata["resourceVersion"])
+        and isinstance(metadata.get("continue", ""), str | None)
+        and isinstance(items, list)
+        and all(isinstance(item, dict) for item in items)
+    )
