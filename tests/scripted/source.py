@@ -53,7 +53,7 @@ class ScriptedSource:
         self.open_watches = 0
 
     def accepts(self, obj: Obj) -> bool:
-        return obj.get("kind") == "Thing"
+        return obj.get("kind") == "Thing" and isinstance(obj.get("metadata"), dict)
 
     def asked(self, verb: str) -> list[dict[str, Any]]:
         return [arguments for word, _, arguments in self.requests if word == verb]

@@ -24,7 +24,7 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
-class _Loop(asyncio.SelectorEventLoop):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = _Selector()
         super().__init__(self._virtual)
@@ -35,5 +35,11 @@ class _Loop(asyncio.SelectorEventLoop):
 
 def run(test: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine in virtual time, which begins at 0 seconds."""
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(test)
+
+
+async def settle() -> None:
+    """Lets everybody run who can without time passing."""
+    for _ in range(20):
+        await asyncio.sleep(0)

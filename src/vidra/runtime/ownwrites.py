@@ -19,6 +19,10 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from vidra.runtime.versions import at_least_as_new
+
+__all__ = ["CacheBehind", "OwnWrites", "at_least_as_new"]
+
 K = TypeVar("K", bound=Hashable)
 
 _FIRST_PAUSE: Final = 0.05
@@ -83,13 +87,3 @@ class OwnWrites(Generic[K]):
         if not self.caught_up(key, current):
             waited = self._clock() - self._writes[key].when
             raise CacheBehind(key, min(_LAST_PAUSE, max(_FIRST_PAUSE, waited)))
-
-
-def at_least_as_new(version: str, than: str) -> bool:
-    """Compares two resourceVersions of one collection, as numbers (Kubernetes 1.35 and later promise that much).
-
-    Of others than numbers one knows only whether they are the same.
-    """
-    if version.isdecimal() and than.isdecimal():
-        return int(version) >= int(than)
-    return version == than

@@ -19,9 +19,6 @@ The states, and the one way through them::
 
 Streaming is WatchList (R3): the objects come one by one on the watch itself, which costs the server less than a list
 and never puts 500 objects into one piece of JSON. Where it fails, Listing takes its place.
-
-Lists ask for pages of the most recent state rather than for ``resourceVersion=0``: the latter would be served from
-memory, but it may be older than what a former process has acted on, and the server ignores the page size for it.
 """
 
 from __future__ import annotations
@@ -29,23 +26,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 
-from vidra.kube.client import Obj
 from vidra.kube.errors import ApiError, InvalidAnswer, KubeError, Silent, Unreachable
-from vidra.kube.watch import Page, WatchEvent
+from vidra.kube.watch import WatchEvent
 from vidra.runtime.backoff import Backoff, ExponentialBackoff
-from vidra.runtime.collector import no_full_collection
-from vidra.runtime.store import ChangeType, Entry
+from vidra.runtime.listing import PAGE_SIZE, SLICE, FullList, Lister, Pace, Sink, Source, now, skip, version_of
+from vidra.runtime.store import ChangeType
+from vidra.runtime.versions import older
+
+__all__ = ["HEALTHY_AFTER", "PAGE_SIZE", "PAUSES", "SLICE", "Reflector", "Sink", "Source"]
 
 log = structlog.get_logger(__name__)
 
-#: Objects per page. Others ask for 500; a page is parsed in one piece, and 250 pods hold the event loop for 40 ms.
-PAGE_SIZE = 250
 #: 0.8..1.6 s after a first failure, 30..60 s in the end, from the beginning again after two minutes without one (R8).
 PAUSES = ExponentialBackoff(0.8, 30.0, jitter=1.0)
 HEALTHY_AFTER = 120.0
@@ -53,46 +50,12 @@ HEALTHY_AFTER = 120.0
 WATCH_SECONDS = (290, 600)
 #: A watch that ends sooner than this many seconds after it was opened has failed, whatever it said.
 SHORT_WATCH = 1.0
-#: Seconds without an event after which the start of a stream is given up for a list.
-STREAM_PAUSE = 10.0
-#: Seconds of work after which the event loop gets its turn.
-SLICE = 0.01
 #: The longest Retry-After that is believed, seconds.
 LONGEST_RETRY_AFTER = 300.0
 
 _CHANGES = {change.value: change for change in ChangeType}
-_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 T = TypeVar("T")
-
-
-class Source(Protocol):
-    """What is listed and watched (:class:`vidra.kube.watch.Collection`). Every error it raises is a KubeError."""
-
-    @property
-    def name(self) -> str: ...
-
-    def accepts(self, obj: Obj) -> bool: ...
-
-    async def list_page(
-        self, *, resource_version: str | None, continue_token: str | None, limit: int | None
-    ) -> Page: ...
-
-    def watch(
-        self, *, resource_version: str | None, timeout_seconds: int, send_initial_events: bool = False
-    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]: ...
-
-
-class Sink(Protocol[T]):
-    """Who is kept true (:class:`vidra.runtime.informer.Informer`). What it raises ends the reflector: it is a bug."""
-
-    def ingest(self, obj: Obj) -> Entry[T] | None: ...
-
-    async def replace(self, entries: list[Entry[T]], resource_version: str) -> None: ...
-
-    def apply(self, event: ChangeType, obj: Obj) -> None: ...
-
-    def advance(self, resource_version: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +108,25 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._backoff = backoff or Backoff(PAUSES, healthy_after=HEALTHY_AFTER)
         self._stream_lists = stream_lists
-        self._page_size = page_size
+        self._pace = Pace()
+        self._lister: Lister[T] = Lister(source, sink, self._pace, page_size=page_size)
         self._log = log.bind(collection=source.name)
         #: The last version seen in a list, an event or a bookmark; None before the first list.
         self._version: str | None = None
         self._listed_at = float("-inf")
         self._short_watches = 0
         self._silences = 0
-        self._breath = float("-inf")
         #: Which state it is in: empty, streaming, listing, listed, watching.
         self.state = "empty"
         #: Whether the sink has ever had a full list.
         self.synced = False
-        #: The event loop's time (``time.monotonic()`` as a rule) of the last sign of life from the server.
-        self.last_activity: float | None = None
         #: What stands in the way at the moment; None while all is well.
         self.last_error: KubeError | None = None
+
+    @property
+    def last_activity(self) -> float | None:
+        """The event loop's time (``time.monotonic()`` as a rule) of the last sign of life from the server."""
+        return self._pace.last_activity
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -186,8 +152,7 @@ class Reflector(Generic[T]):
 
     async def _stream(self, at_least: str | None) -> State:
         try:
-            with no_full_collection():
-                watching = await self._streamed(at_least)
+            watching = await self._streamed(at_least)
             # None: the stream ended before its initial objects were complete.
             return watching or Listing(at_least)
         except TimeoutError:
@@ -211,78 +176,42 @@ class Reflector(Generic[T]):
             return Listing(at_least)
 
     async def _streamed(self, at_least: str | None) -> Watching | None:
-        entries: dict[object, Entry[T]] = {}
         async with AsyncExitStack() as connection:
             events = await connection.enter_async_context(
                 self._source.watch(
                     resource_version=at_least, timeout_seconds=_watch_seconds(), send_initial_events=True
                 )
             )
-            opened = self._now()
-            version = await self._initial_events(events, entries)
-            if version is None:
+            opened = now()
+            full = await self._lister.streamed(events)
+            if full is None:
                 return None
-            await self._full(list(entries.values()), version)
+            await self._take_all(full)
             self._recovered()
             # The same stream goes on where the initial objects ended: nothing can be missed in between.
             return Watching(connection.pop_all(), events, opened)
 
-    async def _initial_events(self, events: AsyncIterator[WatchEvent], entries: dict[object, Entry[T]]) -> str | None:
-        """Fills ``entries`` and returns their common version; None when the stream ended before it was told.
-
-        The objects' own versions are not kept: they come in no order, so the last one says nothing (R3).
-        """
-        async with asyncio.timeout(STREAM_PAUSE) as deadline:
-            async for event in events:
-                await self._alive()
-                deadline.reschedule(self._now() + STREAM_PAUSE)
-                metadata = event.object.get("metadata") or {}
-                if event.type == "BOOKMARK":
-                    if (metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true":
-                        return str(metadata["resourceVersion"])
-                elif not self._source.accepts(event.object):
-                    self._skip(event)
-                elif (entry := self._sink.ingest(event.object)) is not None:
-                    if event.type == "DELETED":
-                        entries.pop(entry.key, None)
-                    else:
-                        entries[entry.key] = entry
-        return None
-
     # --- Listing
 
     async def _list(self, at_least: str | None) -> State:
-        entries: list[Entry[T]] = []
-        token: str | None = None
         try:
-            with no_full_collection():
-                while True:
-                    page = await self._source.list_page(
-                        resource_version=at_least, continue_token=token, limit=self._page_size
-                    )
-                    await self._alive()
-                    for obj in page.items:
-                        if (entry := self._sink.ingest(obj)) is not None:
-                            entries.append(entry)
-                        await self._breathe()
-                    token = page.continue_token
-                    if token is None:
-                        await self._full(entries, page.resource_version)
-                        return Listed()
+            full = await self._lister.paged(at_least)
         except ApiError as error:
-            if token is None and at_least is not None and (error.gone or error.too_large_version):
+            if not self._lister.broke_off and at_least is not None and (error.gone or error.too_large_version):
                 # What we saw is older than the server remembers, or newer than it knows: take what it has, at once.
                 return Listing(None)
             # An expired token on a later page lands here too: half a list is no list, so it starts again (R2).
             return await self._failed(error, Empty(at_least))
         except KubeError as error:
             return await self._failed(error, Empty(at_least))
+        await self._take_all(full)
+        return Listed()
 
-    async def _full(self, entries: list[Entry[T]], version: str) -> None:
-        self._version = version
-        await self._sink.replace(entries, version)
+    async def _take_all(self, full: FullList[T]) -> None:
+        self._version = full.resource_version
+        await self._sink.replace(full.entries, full.resource_version)
         self.synced = True
-        self._listed_at = self._now()
+        self._listed_at = now()
 
     # --- Listed
 
@@ -295,7 +224,7 @@ class Reflector(Generic[T]):
         except KubeError as error:
             return await self._watch_failed(error)
         self._recovered()
-        return Watching(connection, events, self._now())
+        return Watching(connection, events, now())
 
     # --- Watching
 
@@ -304,16 +233,19 @@ class Reflector(Generic[T]):
         async with state.connection:
             try:
                 async for event in state.events:
-                    await self._alive()
+                    await self._pace.alive()
                     self._silences = 0
                     self._take(event)
             except KubeError as raised:
                 error = raised
-        lived = self._now() - state.opened
+        lived = now() - state.opened
         if lived >= SHORT_WATCH:
             self._short_watches = 0
         if isinstance(error, Silent):
             return await self._silent(error)
+        if isinstance(error, InvalidAnswer):
+            # What can't be read at this version can't be read the next time either: then only a list helps.
+            return await self._short(error)
         if error is not None and not isinstance(error, Unreachable):
             return await self._watch_failed(error)
         if lived < SHORT_WATCH:
@@ -324,17 +256,19 @@ class Reflector(Generic[T]):
         return Listed()
 
     def _take(self, event: WatchEvent) -> None:
-        version = (event.object.get("metadata") or {}).get("resourceVersion")
+        version = version_of(event)
         if event.type == "BOOKMARK":
             if version:
                 self._sink.advance(version)
         elif event.type in _CHANGES and self._source.accepts(event.object):
             self._sink.apply(_CHANGES[event.type], event.object)
         else:
-            self._skip(event)
+            skip(self._source, event)
             return
-        # Only now: had the sink raised, the event would come again.
-        self._version = version or self._version
+        # Only now: had the sink raised, the event would come again. And never back: the next watch would show the
+        # past once more, as if it were news.
+        if version and not older(version, self._version or ""):
+            self._version = version
 
     async def _short(self, error: KubeError) -> State:
         """A stream that closes at once, for ever, would be a hot loop (R7). Every second time the list is renewed
@@ -356,7 +290,7 @@ class Reflector(Generic[T]):
         """Where a watch is taken up again that could not be opened, or was ended by an error."""
         if isinstance(error, ApiError):
             if error.gone:
-                if self._now() - self._listed_at >= SHORT_WATCH:
+                if now() - self._listed_at >= SHORT_WATCH:
                     # Being too old once is no failure, and each second until the next list is one of old news (R1).
                     self._log.debug("the version is gone, listing again", error=str(error))
                     return Empty(self._version)
@@ -383,26 +317,10 @@ class Reflector(Generic[T]):
 
     def _recovered(self) -> None:
         """A watch is open. The back-off is not reset: it does so itself, after a healthy stretch."""
-        self.last_activity = self._now()
+        self._pace.touch()
         if self.last_error is not None and not self._short_watches:
             self._log.info("listing and watching again", after=str(self.last_error))
         self.last_error = None
-
-    async def _alive(self) -> None:
-        self.last_activity = self._now()
-        await self._breathe()
-
-    def _skip(self, event: WatchEvent) -> None:
-        self._log.warning("skipping an event of another kind", type=event.type, kind=event.object.get("kind"))
-
-    async def _breathe(self) -> None:
-        """Gives the loop its turn after a slice of work: buffered data alone never would (R15)."""
-        if self._now() - self._breath >= SLICE:
-            await asyncio.sleep(0)
-            self._breath = self._now()
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _watch_seconds() -> int:

@@ -27,6 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import structlog
 
 from vidra.kube.client import Obj
+from vidra.runtime.versions import at_least_as_new, older
 
 log = structlog.get_logger(__name__)
 
@@ -183,12 +184,14 @@ class Store(Generic[T]):
         ]
         for entry in new.values():
             changes += self._put(entry)
+        # A list's version holds even where it is an older one: etcd came back from a backup.
+        self._progress = ""
         self.advance(resource_version)
         return changes
 
     def apply(self, event: ChangeType, obj: Obj) -> list[Change[T]]:
         """Takes in one event. At most two changes come of it: delete and create for a new uid."""
-        version = obj["metadata"].get("resourceVersion") or ""
+        version = (obj.get("metadata") or {}).get("resourceVersion") or ""
         entry = self.ingest(obj)
         if entry is None:
             changes: list[Change[T]] = []
@@ -201,9 +204,11 @@ class Store(Generic[T]):
 
     def advance(self, resource_version: str) -> None:
         """The stream has shown everything up to here (a list, an event, a bookmark)."""
+        if not resource_version or older(resource_version, self._progress):
+            return
         self._progress = resource_version
         for version, future in self._waiters:
-            if not future.done() and _reached(resource_version, version):
+            if not future.done() and at_least_as_new(resource_version, version):
                 future.set_result(None)
 
     # --- own writes
@@ -219,7 +224,7 @@ class Store(Generic[T]):
         The stream shows versions in order, so having passed a version anywhere means having seen it here too; that
         covers an object that is gone by now. Versions that are no numbers compare by equality only.
         """
-        return _reached(self._progress, resource_version) or _reached(
+        return at_least_as_new(self._progress, resource_version) or at_least_as_new(
             self.resource_version(key) or "", resource_version
         )
 
@@ -296,9 +301,3 @@ class Store(Generic[T]):
 
 def _digest(value: object) -> bytes:
     return hashlib.sha256(pickle.dumps(value)).digest()
-
-
-def _reached(seen: str, wanted: str) -> bool:
-    if seen.isdecimal() and wanted.isdecimal():
-        return int(seen) >= int(wanted)
-    return bool(seen) and seen == wanted

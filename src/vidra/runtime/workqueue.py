@@ -22,13 +22,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from vidra.runtime.backoff import ExponentialBackoff, KeyedBackoff
+from vidra.runtime.delayed import Clock, DelayedKeys
+
+__all__ = ["DEFAULT_BACKOFF", "Clock", "Priority", "QueueObserver", "QueueShutDown", "Running", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -45,13 +47,6 @@ class Priority(IntEnum):
 
 class QueueShutDown(Exception):
     """The queue hands out no more keys."""
-
-
-class Clock(Protocol):
-    """What the queue needs of time. An asyncio event loop is one."""
-
-    def time(self) -> float: ...
-    def call_at(self, when: float, callback: Callable[[], object], /) -> asyncio.TimerHandle: ...
 
 
 class QueueObserver(Protocol):
@@ -80,12 +75,6 @@ class Running(NamedTuple, Generic[K]):
     seconds: float
 
 
-class _Delayed(NamedTuple):
-    when: float
-    entry: int
-    priority: Priority
-
-
 class _Work(NamedTuple):
     since: float
     priority: Priority
@@ -107,12 +96,9 @@ class WorkQueue(Generic[K]):
         # A waiting key is in exactly one of these three. Ready keys come with the time since when they are ready,
         # one ordered mapping per priority.
         self._ready: tuple[OrderedDict[K, float], ...] = tuple(OrderedDict() for _ in Priority)
-        self._delayed: dict[K, _Delayed] = {}
+        self._delayed: DelayedKeys[K, Priority] = DelayedKeys(self._clock, self._is_due)
         self._again: dict[K, _Work] = {}  # ready, but somebody works on the key
         self._processing: dict[K, _Work] = {}  # in the order they were taken
-        self._heap: list[tuple[float, int, K]] = []  # of _delayed; may hold entries that are there no more
-        self._entries = 0  # numbers heap entries: equal times keep their order, and keys are never compared
-        self._timer: asyncio.TimerHandle | None = None
         self._getters: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
         self._idle = asyncio.Event()
@@ -144,16 +130,12 @@ class WorkQueue(Generic[K]):
         if held is None:
             self._told_added()
         elif held.when <= when:
-            if priority > held.priority:
-                self._delayed[key] = held._replace(priority=priority)
+            if priority > held.value:
+                self._delayed.change(key, priority)
             return
         else:
-            priority = max(priority, held.priority)
-        self._entries += 1
-        self._delayed[key] = _Delayed(when, self._entries, priority)
-        heapq.heappush(self._heap, (when, self._entries, key))
-        self._drop_stale_entries()
-        self._set_timer()
+            priority = max(priority, held.value)
+        self._delayed.put(key, when, priority)
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0, priority: Priority | None = None) -> float:
         """``key`` failed: it is to be worked on again after its back-off, which grows with each call until ``forget``.
@@ -218,10 +200,6 @@ class WorkQueue(Generic[K]):
             level.clear()
         self._delayed.clear()
         self._again.clear()
-        self._heap.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         while self._getters:
             self._wake_one()
         self._told_depth()
@@ -270,11 +248,10 @@ class WorkQueue(Generic[K]):
 
     def _make_ready(self, key: K, priority: Priority, *, came: bool) -> None:
         """Makes or raises the ready entry of ``key``; ``came`` says that it may be new to the queue."""
-        if self._delayed:
-            held = self._delayed.pop(key, None)
-            if held is not None:
-                priority = max(priority, held.priority)
-                came = False
+        held = self._delayed.pop(key)
+        if held is not None:
+            priority = max(priority, held.value)
+            came = False
         if key in self._processing:
             again = self._again.get(key)
             if again is None:
@@ -314,35 +291,8 @@ class WorkQueue(Generic[K]):
                 getter.set_result(None)
                 return
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._clock.time()
-        while self._heap:
-            when, entry, key = self._heap[0]
-            held = self._delayed.get(key)
-            current = held is not None and held.entry == entry
-            if current and when > now:
-                break
-            heapq.heappop(self._heap)
-            if current and held is not None:
-                self._make_ready(key, held.priority, came=False)
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if not self._heap:
-            return
-        when = self._heap[0][0]
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._clock.call_at(when, self._on_timer)
-
-    def _drop_stale_entries(self) -> None:
-        """Keys that are made ready early leave their heap entries behind; a day of that must not fill the memory."""
-        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._delayed):
-            self._heap = [(held.when, held.entry, key) for key, held in self._delayed.items()]
-            heapq.heapify(self._heap)
+    def _is_due(self, key: K, priority: Priority) -> None:
+        self._make_ready(key, priority, came=False)
 
     def _told_added(self) -> None:
         if self._observer is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.unit.runtime.virtualtime import run
+from tests.scripted.virtual_time import run
 
 from vidra.runtime.controller import Controller, Outcome, Result
 from vidra.runtime.metrics import Metrics, new_registry

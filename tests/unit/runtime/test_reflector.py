@@ -2,97 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from tests.scripted.source import Pause, ScriptedSource, Step, bookmark, thing
-from tests.scripted.virtual_time import run
+from tests.scripted.reflector_scene import FOREVER, GONE, TOO_LARGE, Scene, added, deleted, modified, page
+from tests.scripted.source import Pause, Step, bookmark, thing
 
-from vidra.kube.client import Obj
-from vidra.kube.errors import ApiError, InvalidAnswer, KubeError, Silent, Unreachable, status_error
-from vidra.kube.watch import Page, WatchEvent
-from vidra.runtime.backoff import Backoff
-from vidra.runtime.informer import Informer
-from vidra.runtime.reflector import HEALTHY_AFTER, PAUSES
-from vidra.runtime.store import Change, Key, Store
-
-FOREVER = Pause(1e9)
-GONE = ApiError(410, "Expired", "too old resource version")
-TOO_LARGE = status_error(
-    {
-        "code": 504,
-        "reason": "Timeout",
-        "message": "Timeout: Too large resource version: 9, current: 5",
-        "details": {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 1},
-    }
-)
-
-
-def page(version: str, *objects: Obj, token: str | None = None) -> Page:
-    return Page(list(objects), version, token)
-
-
-def modified(name: str, version: str, **spec: Any) -> WatchEvent:
-    return WatchEvent("MODIFIED", thing(name, version, **spec))
-
-
-def added(name: str, version: str, **spec: Any) -> WatchEvent:
-    return WatchEvent("ADDED", thing(name, version, **spec))
-
-
-def deleted(name: str, version: str) -> WatchEvent:
-    return WatchEvent("DELETED", thing(name, version))
-
-
-class Scene:
-    """An informer over a script, played for some seconds of virtual time."""
-
-    def __init__(
-        self,
-        lists: Sequence[Page | KubeError] = (),
-        watches: Sequence[Sequence[Step] | KubeError] = ([FOREVER],),
-        *,
-        stream_lists: bool = False,
-    ) -> None:
-        self.source = ScriptedSource(lists, watches)
-        self.changes: list[Change[Obj]] = []
-        self.error: KubeError | None = None
-        self.state = ""
-        self.last_activity: float | None = None
-        self._stream_lists = stream_lists
-
-    def play(self, seconds: float) -> Scene:
-        run(self._play(seconds))
-        return self
-
-    async def _play(self, seconds: float) -> None:
-        clock = asyncio.get_running_loop().time
-        backoff = Backoff(PAUSES, healthy_after=HEALTHY_AFTER, clock=clock, rand=lambda: 0.0)
-        informer = Informer(
-            self.source, Store[Obj](detect_mutations=True), backoff=backoff, stream_lists=self._stream_lists
-        )
-        informer.add_handler(self.changes.append)
-        task = asyncio.create_task(informer.run())
-        await asyncio.sleep(seconds)
-        assert not task.done(), "a reflector never ends by itself"
-        self.error, self.state, self.last_activity = informer.last_error, informer.state, informer.last_activity
-        self.store = informer.store
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert self.source.open_watches == 0, "a watch was left open"
-
-    @property
-    def told(self) -> list[tuple[str, str]]:
-        return [(change.type.value, change.key.name) for change in self.changes]
-
-    def times(self, verb: str) -> list[float]:
-        return [round(at, 3) for word, at, _ in self.source.requests if word == verb]
-
+from vidra.kube.errors import ApiError, InvalidAnswer, KubeError, Silent, Unreachable
+from vidra.kube.watch import WatchEvent
+from vidra.runtime.store import Key
 
 # --- listing
 
@@ -287,79 +205,3 @@ def test_a_relist_without_changes_tells_nothing() -> None:
     scene = Scene([same, page("30", thing("a", "3"), thing("b", "4"))], [[Pause(9), GONE], [FOREVER]]).play(20)
     assert len(scene.source.asked("list")) == 2
     assert scene.told == [("ADDED", "a"), ("ADDED", "b")]
-
-
-# --- streaming (WatchList)
-
-
-def test_a_streamed_list_is_told_as_a_whole_and_the_same_stream_goes_on() -> None:
-    script: list[Step] = [
-        added("b", "9"),
-        added("a", "3"),
-        Pause(1),
-        bookmark("12", initial_events_end=True),
-        deleted("b", "13"),
-    ]
-    scene = Scene(watches=[[*script, Pause(5)], [FOREVER]], stream_lists=True).play(0.5)
-    assert scene.told == [], "nothing before the list is complete"
-
-    scene = Scene(watches=[[*script, Pause(5)], [FOREVER]], stream_lists=True).play(10)
-    assert scene.told == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b")]
-    assert [change.initial for change in scene.changes] == [True, True, False]
-    asked = scene.source.asked("watch")
-    assert [(request["resource_version"], request["initial_events"]) for request in asked] == [
-        (None, True),
-        ("13", False),
-    ]
-    assert scene.source.asked("list") == []
-
-
-def test_the_version_of_a_streamed_list_is_the_bookmarks_and_never_an_objects() -> None:
-    script: list[Step] = [added("a", "99"), bookmark("50", initial_events_end=True), Pause(5)]
-    scene = Scene(watches=[script, [FOREVER]], stream_lists=True).play(10)
-    assert scene.source.asked("watch")[1]["resource_version"] == "50"
-
-
-@pytest.mark.case("U2")
-def test_u2_gone_is_answered_by_a_streamed_list_not_older_than_what_was_seen() -> None:
-    first: list[Step] = [added("a", "3"), added("b", "4"), bookmark("7", initial_events_end=True), Pause(60), GONE]
-    second: list[Step] = [added("b", "15"), bookmark("20", initial_events_end=True), FOREVER]
-    scene = Scene(watches=[first, second], stream_lists=True).play(100)
-    assert scene.told[2:] == [("DELETED", "a"), ("MODIFIED", "b")]
-    assert scene.source.asked("watch")[1] | {"timeout": 0} == {
-        "resource_version": "7",
-        "initial_events": True,
-        "timeout": 0,
-    }
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        ApiError(422, "Invalid", "sendInitialEvents is forbidden"),
-        ApiError(400, "BadRequest", "no"),
-        [added("a", "3"), ApiError(404, "NotFound", "no")],
-        [added("a", "3"), InvalidAnswer("html")],
-        [added("a", "3")],
-        [added("a", "3"), FOREVER],
-    ],
-    ids=["forbidden", "bad request", "refused midway", "not JSON", "ends early", "never says it is complete"],
-)
-def test_where_streaming_fails_a_plain_list_takes_its_place(script: Sequence[Step] | KubeError) -> None:
-    scene = Scene([page("7", thing("b", "3"))], [script, [FOREVER]], stream_lists=True).play(15)
-    assert scene.told == [("ADDED", "b")]
-    assert len(scene.source.asked("list")) == 1
-
-
-def test_a_server_that_does_not_know_streaming_is_not_asked_again() -> None:
-    refused = ApiError(422, "Invalid", "sendInitialEvents is forbidden")
-    scene = Scene([page("7")], [refused, [Pause(5), GONE], [FOREVER]], stream_lists=True).play(20)
-    assert [asked["initial_events"] for asked in scene.source.asked("watch")] == [True, False, False]
-
-
-@pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(429, "TooManyRequests", "busy")])
-def test_a_server_in_trouble_is_not_asked_for_a_list_on_top(error: KubeError) -> None:
-    complete: list[Step] = [bookmark("7", initial_events_end=True), FOREVER]
-    scene = Scene([page("1")], [error, error, complete], stream_lists=True).play(10)
-    assert scene.source.asked("list") == []
-    assert scene.times("watch") == pytest.approx([0, 0.8, 2.4])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.runtime.virtualtime import VirtualTimeLoop, settle
+from tests.scripted.virtual_time import VirtualTimeLoop, settle
 
 from vidra.runtime.backoff import ExponentialBackoff, KeyedBackoff
 from vidra.runtime.workqueue import Priority, QueueShutDown, WorkQueue
