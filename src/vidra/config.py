@@ -82,6 +82,19 @@ def _secrets_namespace(text: str) -> str:
     raise ValueError("neither a namespace nor * nor empty")
 
 
+def _words(value: object) -> object:
+    return frozenset(filter(None, re.split(r"[,\s]+", value))) if isinstance(value, str) else value
+
+
+def _allowed(words: frozenset[str]) -> frozenset[str]:
+    unknown = words - _KUBECONFIG_WORDS
+    if unknown:
+        raise ValueError(f"{', '.join(sorted(unknown))}: not one of {', '.join(sorted(_KUBECONFIG_WORDS))}")
+    return words
+
+
+#: The words of vidra.kube.kubeconfig.Allow, which this room doesn't know; a test holds the two together.
+_KUBECONFIG_WORDS: Final = frozenset({"exec", "auth-provider", "files", "insecure-tls"})
 _NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Interval = Annotated[float | None, _of_text(parse_interval)]
 Workers = Annotated[int, Field(ge=1, le=1000)]
@@ -120,6 +133,17 @@ class Settings(BaseModel):
     )
     secrets_namespace: Annotated[str, AfterValidator(_secrets_namespace)] = Field(
         "", description="Where credentials are looked for: a namespace, or * for all. Default: Vidra's own."
+    )
+    allow_in_kubeconfig: Annotated[frozenset[str], BeforeValidator(_words), AfterValidator(_allowed)] = Field(
+        frozenset(),
+        description="What kubeconfigs of Secrets may use, with commas between: exec, auth-provider, files, "
+        "insecure-tls. Default: none of it.",
+    )
+    default_service_account: str = Field(
+        "",
+        pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$",
+        description="namespace/name of the service account to deploy as where spec.serviceAccountName is empty. "
+        "Default: the operator's own rights.",
     )
     workers_sync: Workers = Field(4, description="Syncs worked on at once. Default: 4.")
     workers_resource: Workers = Field(16, description="Resources worked on at once. Default: 16.")

@@ -8,22 +8,24 @@ the caches they read, and the probes answer from first to last.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
 from vidra import __version__
 from vidra.api import names
+from vidra.clusters.bulkhead import Bulkhead
 from vidra.clusters.cluster import Cluster, Clusters
 from vidra.clusters.live import LiveCache
+from vidra.clusters.secrets import KubeconfigSecrets
 from vidra.config import LiveConfig, Settings
 from vidra.controllers import infrahubsync, vidraresource
-from vidra.controllers.credentials import BY_HOST, host_index
+from vidra.controllers.caches import Caches
 from vidra.controllers.events import Routes
 from vidra.controllers.infrahubsync import SyncReconciler
-from vidra.controllers.kinds import BY_SYNC, RESOURCES, SYNCS, sync_index
+from vidra.controllers.kinds import RESOURCES, SYNCS
 from vidra.controllers.places import Places
 from vidra.controllers.resource_writer import ResourceWriter
 from vidra.controllers.rollout_status import shrink
@@ -33,23 +35,17 @@ from vidra.infrahub import ClientPool
 from vidra.kube import config as kube_config
 from vidra.kube.client import Client, Obj
 from vidra.kube.discovery import Discovery
-from vidra.kube.resource import Resource
 from vidra.kube.session import Session
-from vidra.kube.watch import Collection
 from vidra.live_config import ConfigWatcher
-from vidra.runtime.controller import Controller
+from vidra.runtime.controller import Controller, Result
 from vidra.runtime.informer import Informer
 from vidra.runtime.metrics import Metrics, new_registry
 from vidra.runtime.probes import Check, ProbeServer
 from vidra.runtime.status import StatusClient
-from vidra.runtime.store import Store, drop_managed_fields
 from vidra.runtime.tasks import Part, run_parts
 from vidra.runtime.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
-
-SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
-CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 
 #: Field manager of what Vidra writes on its own kinds.
 FIELD_MANAGER = "vidra-operator"
@@ -57,6 +53,8 @@ FIELD_MANAGER = "vidra-operator"
 RECONCILE_TIMEOUT = 600.0
 #: Seconds after which a worker that is still on one key counts as stuck: beyond the time-out that should have ended it.
 STUCK_AFTER = RECONCILE_TIMEOUT + 60.0
+#: The part of the resources' workers that may be with one remote cluster at a time.
+SHARE = 4
 
 
 async def run(settings: Settings) -> None:
@@ -84,107 +82,28 @@ class Operator:
         self._settings = settings
         self._metrics = metrics
         self.config = ConfigWatcher(settings.live, self._config_changed)
-
-        # caches
-        own = settings.namespace
-        self.syncs: Store[Obj] = Store(transform=drop_managed_fields)
-        self.resources: Store[Obj] = Store(transform=drop_managed_fields, indexes={BY_SYNC: sync_index})
-        self.secrets: Store[Obj] = Store(transform=drop_managed_fields, indexes={BY_HOST: host_index})
-        self.config_maps: Store[Obj] = Store(transform=drop_managed_fields)
-        self.informers: dict[str, Informer[Obj]] = {
-            "secrets": Informer(
-                Collection(client, SECRETS, namespace=settings.secrets_scope, label_selector=names.CREDENTIALS_LABEL),
-                self.secrets,
-            ),
-            "config": Informer(
-                Collection(
-                    client,
-                    CONFIG_MAPS,
-                    namespace=own,
-                    label_selector=f"{names.CONFIG_LABEL}={names.CONFIG_LABEL_VALUE}",
-                ),
-                self.config_maps,
-            ),
-            "syncs": Informer(Collection(client, SYNCS), self.syncs),
-            "resources": Informer(Collection(client, RESOURCES), self.resources),
-        }
-        self._live = LiveCache(
-            client,
-            label_selector=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY_VALUE}",
-            manager_prefix=names.MANAGER_PREFIX,
-            on_change=lambda key: self.routes.object_changed(key),
+        self.caches = Caches(client, namespace=settings.namespace, secrets_scope=settings.secrets_scope)
+        self.informers = self.caches.informers()
+        self.sync_queue = self._queue("infrahubsync")
+        self.resource_queue = self._queue("vidraresource")
+        self._clusters = self._make_clusters(client)
+        self.places = Places(
+            self._clusters,
+            self.caches.resources.store,
+            self.resource_queue.add,
+            service_account=settings.default_service_account,
         )
-
-        # queues
-        self.sync_queue: WorkQueue[str] = WorkQueue(observer=metrics.queue("infrahubsync"))
-        self.resource_queue: WorkQueue[str] = WorkQueue(observer=metrics.queue("vidraresource"))
-        metrics.watch("infrahubsync", self.sync_queue)
-        metrics.watch("vidraresource", self.resource_queue)
-
-        # reconcilers
-        clusters = Clusters(Cluster("", client, Discovery(client), self._live))
-        self.places = Places(clusters, wake=self.resource_queue.add)
-        statuses = StatusClient(client, field_manager=FIELD_MANAGER)
-        syncs = Subjects(
-            SYNCS,
-            state_field=infrahubsync.STATE_FIELD,
-            finalizer=names.SYNC_FINALIZER,
-            client=client,
-            statuses=statuses,
-            store=self.syncs,
-        )
-        resources = Subjects(
-            RESOURCES,
-            state_field=vidraresource.STATE_FIELD,
-            finalizer=names.RESOURCE_FINALIZER,
-            client=client,
-            statuses=statuses,
-            store=self.resources,
-            shrink=shrink,
-            on_write=self.places.take_in,
-        )
-        sync_reconciler = SyncReconciler(
-            syncs,
-            resources=resources,
-            writer=ResourceWriter(client, resources),
-            secrets=self.secrets,
-            pool=pool,
-            own_namespace=own,
-            interval=lambda: self.config.current.requeue_sync_after or 0.0,
-            query_name=lambda: self.config.current.query_name,
-        )
-        resource_reconciler = ResourceReconciler(
-            resources,
-            syncs=self.syncs,
-            places=self.places,
-            interval=lambda: self.config.current.requeue_resources_after or 0.0,
-        )
-        self.routes = Routes(
-            syncs=self.syncs,
-            resources=self.resources,
-            sync_queue=self.sync_queue,
-            resource_queue=self.resource_queue,
-            places=self.places,
-            own_namespace=own,
-            event_based=lambda: self.config.current.event_based_reconcile,
-        )
-        self.routes.connect(
-            syncs=self.informers["syncs"], resources=self.informers["resources"], secrets=self.informers["secrets"]
-        )
-        self.informers["config"].add_handler(lambda change: self.config.look(v for _, v in self.config_maps.items()))
-
-        # controllers
+        self.routes = self._connect_routes()
+        syncs, resources = self._make_reconcilers(client, pool)
         self._controllers = (
-            self._controller("infrahubsync", sync_reconciler.reconcile, self.sync_queue, settings.workers_sync),
-            self._controller(
-                "vidraresource", resource_reconciler.reconcile, self.resource_queue, settings.workers_resource
-            ),
+            self._controller("infrahubsync", syncs.reconcile, self.sync_queue, settings.workers_sync),
+            self._controller("vidraresource", resources.reconcile, self.resource_queue, settings.workers_resource),
         )
 
     def parts(self) -> list[Part]:
         """In the order in which they start."""
         parts = [Part(f"server {server.port}", server.run, server.started.wait) for server in self._servers()]
-        parts.append(Part("live objects", self._live.run, self._live.ready))
+        parts.append(Part("clusters", self._clusters.run, self._clusters.ready))
         parts += [
             Part(f"informer {name}", informer.run, _synced(informer)) for name, informer in self.informers.items()
         ]
@@ -192,16 +111,95 @@ class Operator:
         parts += [Part(f"controller {controller.name}", controller.run) for controller in self._controllers]
         return parts
 
+    # --- making
+
+    def _queue(self, name: str) -> WorkQueue[str]:
+        queue: WorkQueue[str] = WorkQueue(observer=self._metrics.queue(name))
+        self._metrics.watch(name, queue)
+        return queue
+
+    def _make_clusters(self, client: Client) -> Clusters:
+        def new_live(server: str, client: Client) -> LiveCache:
+            return LiveCache(
+                client,
+                label_selector=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY_VALUE}",
+                manager_prefix=names.MANAGER_PREFIX,
+                on_change=lambda key: self.routes.object_changed(server, key),
+            )
+
+        wake = self.resource_queue.add
+        local = Cluster("", client, Discovery(client), new_live("", client), Bulkhead(None, wake))
+        secrets = KubeconfigSecrets(self.caches.kubeconfigs.store, self._settings.allow_in_kubeconfig)
+        return Clusters(
+            local,
+            secrets,
+            new_live=new_live,
+            share=max(1, self._settings.workers_resource // SHARE),
+            wake=wake,
+            on_back=lambda server: self.routes.cluster_is_back(server),
+            observer=self._metrics.requests,
+        )
+
+    def _connect_routes(self) -> Routes:
+        caches = self.caches
+        routes = Routes(
+            syncs=caches.syncs.store,
+            resources=caches.resources.store,
+            sync_queue=self.sync_queue,
+            resource_queue=self.resource_queue,
+            places=self.places,
+            own_namespace=self._settings.namespace,
+            event_based=lambda: self.config.current.event_based_reconcile,
+        )
+        routes.connect(
+            syncs=caches.syncs.informer,
+            resources=caches.resources.informer,
+            credentials=caches.credentials.informer,
+            kubeconfigs=caches.kubeconfigs.informer,
+        )
+        config_maps = caches.config_maps.store
+        caches.config_maps.informer.add_handler(lambda change: self.config.look(v for _, v in config_maps.items()))
+        return routes
+
+    def _make_reconcilers(self, client: Client, pool: ClientPool) -> tuple[SyncReconciler, ResourceReconciler]:
+        caches = self.caches
+        subjects = partial(Subjects, client=client, statuses=StatusClient(client, field_manager=FIELD_MANAGER))
+        syncs = subjects(
+            SYNCS, state_field=infrahubsync.STATE_FIELD, finalizer=names.SYNC_FINALIZER, store=caches.syncs.store
+        )
+        resources = subjects(
+            RESOURCES,
+            state_field=vidraresource.STATE_FIELD,
+            finalizer=names.RESOURCE_FINALIZER,
+            store=caches.resources.store,
+            shrink=shrink,
+            on_write=self.places.take_in,
+        )
+        return (
+            SyncReconciler(
+                syncs,
+                resources=resources,
+                writer=ResourceWriter(client, resources),
+                secrets=caches.credentials.store,
+                pool=pool,
+                own_namespace=self._settings.namespace,
+                interval=lambda: self.config.current.requeue_sync_after or 0.0,
+                query_name=lambda: self.config.current.query_name,
+            ),
+            ResourceReconciler(
+                resources,
+                syncs=caches.syncs.store,
+                places=self.places,
+                interval=lambda: self.config.current.requeue_resources_after or 0.0,
+            ),
+        )
+
     def _controller(
-        self,
-        name: str,
-        reconcile: Callable[[str], object],
-        queue: WorkQueue[str],
-        workers: int,
+        self, name: str, reconcile: Callable[[str], Awaitable[Result]], queue: WorkQueue[str], workers: int
     ) -> Controller[str]:
         return Controller(
             name,
-            reconcile,  # type: ignore[arg-type]
+            reconcile,
             queue,
             workers=workers,
             timeout=RECONCILE_TIMEOUT,
@@ -212,9 +210,7 @@ class Operator:
     def _servers(self) -> list[ProbeServer]:
         """One server, or two where probes and metrics have ports of their own."""
         host = self._settings.bind_address or None
-        live = [
-            Check("workers", self._stuck),
-        ]
+        live = [Check("workers", self._stuck)]
         ready = [Check(name, _not_synced(informer)) for name, informer in self.informers.items()]
         health, metrics = self._settings.health_port, self._settings.metrics_port
         registry = self._metrics.registry
@@ -227,6 +223,8 @@ class Operator:
             servers.append(ProbeServer(host=host, port=metrics, registry=registry))
         return servers
 
+    # --- at work
+
     def _stuck(self) -> str | None:
         for queue in (self.sync_queue, self.resource_queue):
             running = queue.longest_running()
@@ -236,18 +234,18 @@ class Operator:
 
     def _config_changed(self, new: LiveConfig) -> None:
         """A shorter interval holds at once: nobody waits for the end of the old one."""
-        for store, queue, pause in (
-            (self.syncs, self.sync_queue, new.requeue_sync_after),
-            (self.resources, self.resource_queue, new.requeue_resources_after),
+        for cache, queue, pause in (
+            (self.caches.syncs, self.sync_queue, new.requeue_sync_after),
+            (self.caches.resources, self.resource_queue, new.requeue_resources_after),
         ):
             if pause is not None:
-                for key in store:
+                for key in cache.store:
                     queue.add_after(key.name, pause)
 
 
-def _synced(informer: Informer[Obj]) -> Callable[[], asyncio.Future[bool]]:
+def _synced(informer: Informer[Obj]) -> Callable[[], Awaitable[bool]]:
     # Without a bound: while the API server is away there is nothing to do but wait; /readyz says so.
-    return lambda: asyncio.ensure_future(informer.wait_synced(float("inf")))
+    return lambda: informer.wait_synced(float("inf"))
 
 
 def _not_synced(informer: Informer[Obj]) -> Callable[[], str | None]:

@@ -16,7 +16,7 @@ async def test_a_kind_is_watched_for_as_long_as_a_resource_has_objects_of_it(con
         await w.create_resource("maps", documents(config_map("one", w.namespace)))
         await w.until_state(World.RESOURCES, "leases", "Succeeded")
         await w.until_state(World.RESOURCES, "maps", "Succeeded")
-        (place,) = w.operator.places.all()
+        place = await w.operator.places.open("")
         await _sweep_twice(w)
         assert {"Lease", "ConfigMap"} <= {kind.kind for kind in place.to.live.kinds()}
 

@@ -175,7 +175,8 @@ class World:
 
     async def _caught_up(self) -> bool:
         """Whether the operator's caches have every object in its present version."""
-        stores = {SYNCS.kind: self.operator.syncs, RESOURCES.kind: self.operator.resources}
+        caches = self.operator.caches
+        stores = {SYNCS.kind: caches.syncs.store, RESOURCES.kind: caches.resources.store}
         for resource in (SYNCS, RESOURCES):
             there = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in await self.all(resource)}
             cached = {key.name: stores[resource.kind].resource_version(key) for key in stores[resource.kind]}

@@ -111,7 +111,10 @@ class Options(Wire):
         "Never Namespace, PersistentVolume, PersistentVolumeClaim or CustomResourceDefinition. Default false.",
     )
     service_account_name: str = Field(
-        "", max_length=317, description="namespace/name of the ServiceAccount to act as at the destination."
+        "",
+        max_length=317,
+        pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$",
+        description="namespace/name of the ServiceAccount to act as at the destination.",
     )
     drift_policy: DriftPolicy = Field(
         DriftPolicy.CORRECT, description="What to do about drift: Correct (default) or Detect."
@@ -124,7 +127,6 @@ class Options(Wire):
         asked = {
             "spec.wait": self.wait,
             "spec.timeout": self.timeout is not None,
-            "spec.serviceAccountName": bool(self.service_account_name),
             "spec.driftPolicy": self.drift_policy is not DriftPolicy.CORRECT,
             "spec.ignore": bool(self.ignore),
             "spec.dependsOn": bool(self.depends_on),
@@ -137,6 +139,7 @@ class LeavingSpec(Wire):
 
     destination: Destination = Destination()
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+    service_account_name: str = ""
 
 
 class SecretRef(Wire):

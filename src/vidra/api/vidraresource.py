@@ -51,6 +51,13 @@ class HistoryEntry(Wire):
     objects: int = Field(0, description="How many objects it had.")
 
 
+class FormerDestination(Wire):
+    """A cluster that still has objects of before the resource went elsewhere."""
+
+    server: str = Field("", description="API server of the cluster; empty is the one Vidra runs in.")
+    managed_resources: tuple[ManagedResource, ...] = Field((), description="The objects that are still there.")
+
+
 class VidraResourceStatus(Status):
     """What is the case."""
 
@@ -61,6 +68,9 @@ class VidraResourceStatus(Status):
     destination: Destination | None = Field(None, description="Where the inventory's objects are.")
     managed_resources: tuple[ManagedResource, ...] = Field(
         (), description="The inventory: every object this resource is responsible for."
+    )
+    former_destinations: tuple[FormerDestination, ...] = Field(
+        (), description="Clusters the resource has left, until they are cleaned up."
     )
     history: tuple[HistoryEntry, ...] = Field((), description=f"The last {HISTORY_MAX} manifests that succeeded.")
 

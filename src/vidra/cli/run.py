@@ -36,6 +36,8 @@ def run(
     context: Annotated[str | None, _option("context", "NAME")] = None,
     namespace: Annotated[str | None, _option("namespace", "NAME")] = None,
     secrets_namespace: Annotated[str | None, _option("secrets_namespace", "NAME")] = None,
+    allow_in_kubeconfig: Annotated[str | None, _option("allow_in_kubeconfig", "WORDS")] = None,
+    default_service_account: Annotated[str | None, _option("default_service_account", "NAMESPACE/NAME")] = None,
     workers_sync: Annotated[str | None, _option("workers_sync", "COUNT")] = None,
     workers_resource: Annotated[str | None, _option("workers_resource", "COUNT")] = None,
     bind_address: Annotated[str | None, _option("bind_address", "IP")] = None,

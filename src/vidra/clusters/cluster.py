@@ -1,63 +1,180 @@
-"""One cluster, open: everything that its resources share."""
+"""The clusters at hand, each with what its resources share: a session, discovery, and the caches of live objects.
+
+Promises:
+
+* The local cluster is there from the start. A remote one is opened when it is first asked for, by one who asks on
+  behalf of all, and closed when it was not in use for a while, or when its Secret is gone.
+* A changed Secret takes effect with the next :meth:`Clusters.get`, and at the latest with the next 401.
+* One cluster's trouble is its own: it has connections, a bound on requests in flight and a breaker of its own, and no
+  more than a share of the workers is with it at a time (:class:`vidra.clusters.bulkhead.Bulkhead`).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
 
+import structlog
+
+from vidra.clusters.bulkhead import Bulkhead
 from vidra.clusters.live import LiveCache
+from vidra.clusters.secrets import DestinationUnknown, Found, KubeconfigSecrets
+from vidra.clusters.server import normalise_server
+from vidra.kube.breaker import Breaker
 from vidra.kube.client import Client
 from vidra.kube.discovery import Discovery
+from vidra.kube.errors import ConfigError
+from vidra.kube.kubeconfig import kubeconfig_loader
+from vidra.kube.session import RequestObserver, Session
+from vidra.runtime.store import Key
 
-#: How a destination names the cluster that Vidra itself runs in.
-_LOCAL_HOSTS = frozenset({"kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes.default"})
-_DEFAULT_PORTS = {"https": 443, "http": 80}
-
-
-class DestinationUnknown(Exception):
-    """No way leads to this destination; the text says what was looked for."""
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``server`` is the normalised URL, "" for the local cluster."""
+    """One cluster, open. ``server`` is the normalised URL, "" for the local cluster."""
 
     server: str
     client: Client
     discovery: Discovery
     live: LiveCache
+    bulkhead: Bulkhead
 
 
-def normalise_server(url: str) -> str:
-    """One spelling per server: lower-case scheme and host, default port left out, no slash at the end; "" is local.
+#: Makes the cache of live objects of a cluster, by its server and client.
+NewLive = Callable[[str, Client], LiveCache]
 
-    >>> normalise_server("HTTPS://K8s.Example.com:443/")
-    'https://k8s.example.com'
-    """
-    if not url:
-        return ""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    port = parts.port
-    if host in _LOCAL_HOSTS and parts.scheme == "https" and port in (None, 443):
-        return ""
-    shown = f"[{host}]" if ":" in host else host
-    at = "" if port is None or port == _DEFAULT_PORTS.get(parts.scheme) else f":{port}"
-    return f"{parts.scheme.lower()}://{shown}{at}{parts.path.rstrip('/')}"
+
+@dataclass(slots=True)
+class _Remote:
+    cluster: Cluster
+    session: Session
+    secret: Key
+    version: str
+    stack: AsyncExitStack
+    caches: asyncio.Task[None]
 
 
 class Clusters:
-    """The destinations at hand. So far that is the local one."""
+    """``share`` is how many workers may be with one remote cluster at a time; ``wake`` is told of a resource that was
+    turned away meanwhile and may try again."""
 
-    def __init__(self, local: Cluster) -> None:
+    def __init__(
+        self,
+        local: Cluster,
+        secrets: KubeconfigSecrets,
+        *,
+        new_live: NewLive,
+        share: int,
+        wake: Callable[[str], None],
+        on_back: Callable[[str], None],
+        observer: Callable[[str], RequestObserver] | None = None,
+    ) -> None:
         self._local = local
+        self._secrets = secrets
+        self._new_live = new_live
+        self._share = share
+        self._wake = wake
+        self._on_back = on_back
+        self._observer = observer
+        self._remote: dict[str, _Remote] = {}
+        #: One opens or renews a cluster while the others wait for it.
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._running = asyncio.Event()
 
-    def get(self, server: str) -> Cluster:
-        """The cluster of a destination's ``server``. Raises DestinationUnknown."""
-        normalised = normalise_server(server)
+    async def run(self) -> None:
+        """Keeps the caches of all clusters running until cancelled; a bug in one of them ends this with its error."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._local.live.run(), name="live objects")
+                await self._local.live.ready()
+                self._group = group
+                self._running.set()
+                await asyncio.get_running_loop().create_future()
+        finally:
+            for server in list(self._remote):
+                await self.close(server)
+
+    async def ready(self) -> None:
+        """Returns when clusters can be opened."""
+        await self._running.wait()
+
+    async def get(self, server: str) -> Cluster:
+        """The cluster of a destination's ``server``. Raises DestinationUnknown, ConfigError."""
+        try:
+            normalised = normalise_server(server)
+        except ValueError as error:
+            raise DestinationUnknown(str(error)) from error
         if normalised == "":
             return self._local
-        raise DestinationUnknown(
-            f"{normalised} is another cluster; this version deploys to the cluster it runs in only. Leave "
-            "spec.destination.server empty"
+        found = self._secrets.find(normalised)
+        async with self._locks.setdefault(normalised, asyncio.Lock()):
+            remote = self._remote.get(normalised)
+            if remote is None:
+                remote = self._remote[normalised] = await self._open(normalised, found)
+            elif (remote.secret, remote.version) != (found.key, found.version):
+                await remote.session.reload()
+                remote.secret, remote.version = found.key, found.version
+                log.info("kubeconfig changed", server=normalised, secret=str(found.key))
+            return remote.cluster
+
+    def find_open(self, server: str) -> Cluster | None:
+        """The cluster of a normalised server where it is open."""
+        if not server:
+            return self._local
+        remote = self._remote.get(server)
+        return None if remote is None else remote.cluster
+
+    def open_servers(self) -> Collection[str]:
+        """The remote clusters that are open."""
+        return list(self._remote)
+
+    async def close(self, server: str) -> None:
+        """Ends the watches of a remote cluster and closes its connections."""
+        remote = self._remote.pop(server, None)
+        if remote is None:
+            return
+        remote.caches.cancel()
+        await asyncio.wait([remote.caches])
+        await remote.stack.aclose()
+        log.info("cluster closed", server=server)
+
+    async def close_unknown(self) -> None:
+        """Closes the clusters whose Secret is gone, or leads elsewhere by now."""
+        for server in list(self._remote):
+            try:
+                self._secrets.find(server)
+            except DestinationUnknown:
+                await self.close(server)
+
+    async def _open(self, server: str, found: Found) -> _Remote:
+        def read() -> Mapping[str, Any]:
+            try:
+                return self._secrets.find(server).kubeconfig
+            except DestinationUnknown as error:
+                raise ConfigError(str(error)) from error
+
+        def changed(is_open: bool) -> None:
+            if is_open:
+                log.warning("cluster does not answer", server=server)
+            else:
+                log.info("cluster answers again", server=server)
+                self._on_back(server)
+
+        assert self._group is not None, "the clusters are not running"
+        observer = None if self._observer is None else self._observer(server)
+        stack = AsyncExitStack()
+        session = await stack.enter_async_context(
+            Session(kubeconfig_loader(read), observer=observer, breaker=Breaker(on_change=changed))
         )
+        client = Client(session)
+        live = self._new_live(server, client)
+        cluster = Cluster(server, client, Discovery(client), live, Bulkhead(self._share, self._wake))
+        caches = self._group.create_task(live.run(), name=f"live objects of {server}")
+        log.info("cluster opened", server=server, secret=str(found.key))
+        return _Remote(cluster, session, found.key, found.version, stack, caches)

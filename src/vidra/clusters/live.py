@@ -68,6 +68,7 @@ class LiveCache:
 
     async def watch(self, resources: Collection[Resource]) -> None:
         """Starts to watch what isn't yet, and waits for the first lists, though not for ever."""
+        await self._open.wait()
         for resource in resources:
             if resource.group_kind not in self._watched:
                 self._start(resource)

@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 from vidra.api import names
 from vidra.api.infrahubsync import InfrahubSyncSpec
+from vidra.clusters.secrets import host_index as kubeconfig_host
 from vidra.controllers.credentials import uses_secret
 from vidra.controllers.delivery import has_content
 from vidra.controllers.kinds import is_deleting, owning_sync
 from vidra.controllers.places import Places
+from vidra.controllers.whereabouts import BY_HOST, BY_SERVER
 from vidra.deploy.inventory import read_inventory
 from vidra.kube.client import Obj
 from vidra.kube.resource import ObjectKey
@@ -48,19 +50,31 @@ class Routes:
         self._own_namespace = own_namespace
         self._event_based = event_based
 
-    def connect(self, *, syncs: Informer[Obj], resources: Informer[Obj], secrets: Informer[Obj]) -> None:
+    def connect(
+        self,
+        *,
+        syncs: Informer[Obj],
+        resources: Informer[Obj],
+        credentials: Informer[Obj],
+        kubeconfigs: Informer[Obj],
+    ) -> None:
         syncs.add_handler(self._sync_changed, WAKES)
         resources.add_handler(self._inventory_changed)
         resources.add_handler(self._resource_changed, WAKES)
-        secrets.add_handler(self._secret_changed, content_changed)
+        credentials.add_handler(self._credentials_changed, content_changed)
+        kubeconfigs.add_handler(self._kubeconfig_changed, content_changed)
 
-    def object_changed(self, key: ObjectKey) -> None:
-        """A managed object was changed, or is gone, by somebody else's doing."""
-        for place in self._places.all():
-            for name in place.ownership.claimants(key):
-                resource = self._resources.get(Key("", name))
-                if resource is not None and (self._wants_events(resource) or _waits_for(resource, key)):
-                    self._resource_queue.add(name)
+    def object_changed(self, server: str, key: ObjectKey) -> None:
+        """A managed object of a cluster was changed, or is gone, by somebody else's doing."""
+        for name in self._places.books(server).ownership.claimants(key):
+            resource = self._resources.get(Key("", name))
+            if resource is not None and (self._wants_events(resource) or _waits_for(resource, key)):
+                self._resource_queue.add(name)
+
+    def cluster_is_back(self, server: str) -> None:
+        """A cluster that did not answer answers again: nobody waits for the end of a back-off."""
+        for key in self._resources.index_keys(BY_SERVER, server):
+            self._resource_queue.add(key.name)
 
     def _sync_changed(self, change: Change[Obj]) -> None:
         self._sync_queue.add(change.key.name, priority=_priority(change))
@@ -68,8 +82,8 @@ class Routes:
     def _resource_changed(self, change: Change[Obj]) -> None:
         name = change.key.name
         if change.new is not None and change.old is not None:
-            for place in self._places.all():
-                place.ownership.unsettle(name)
+            for books in self._places.all_books():
+                books.ownership.unsettle(name)
         self._resource_queue.add(name, priority=_priority(change))
         self._wake_sync(change)
 
@@ -87,7 +101,13 @@ class Routes:
         if change.type is ChangeType.DELETED or (change.type is ChangeType.MODIFIED and not _is_as_delivered(resource)):
             self._sync_queue.add(owner[0])
 
-    def _secret_changed(self, change: Change[Obj]) -> None:
+    def _kubeconfig_changed(self, change: Change[Obj]) -> None:
+        for secret in (change.old, change.new):
+            for host in () if secret is None or change.initial else kubeconfig_host(secret):
+                for key in self._resources.index_keys(BY_HOST, host):
+                    self._resource_queue.add(key.name)
+
+    def _credentials_changed(self, change: Change[Obj]) -> None:
         secret = change.new if change.new is not None else change.old
         if secret is None or change.initial:
             return

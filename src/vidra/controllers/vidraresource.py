@@ -11,39 +11,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from vidra.api.common import DeletionPolicy, LeavingSpec
 from vidra.api.durations import seconds
 from vidra.api.states import Reason, State
 from vidra.api.vidraresource import VidraResourceSpec
-from vidra.clusters.cluster import DestinationUnknown
+from vidra.clusters.bulkhead import Full
+from vidra.clusters.secrets import DestinationUnknown
 from vidra.controllers import reporting, rollout_status
+from vidra.controllers.departure import STILL_GOING, TURNED_AWAY, Departure
 from vidra.controllers.kinds import is_deleting, manager_of, owning_sync
 from vidra.controllers.places import Place, Places
 from vidra.controllers.reporting import Report
+from vidra.controllers.rollout_status import LOOK_AGAIN
 from vidra.controllers.subjects import Subjects
+from vidra.controllers.whereabouts import read_whereabouts, write_whereabouts
 from vidra.deploy.apply import Applicant
 from vidra.deploy.compress import BadCompressedManifest, ManifestTooLarge, decompress_manifest
 from vidra.deploy.errors import Problem
-from vidra.deploy.inventory import Inventory, read_inventory, union, write_inventory
+from vidra.deploy.inventory import Inventory, union
 from vidra.deploy.manifest import ManifestObject, read_manifest
 from vidra.deploy.problems import ManifestError
 from vidra.deploy.prune import Leaver
 from vidra.deploy.resolve import Resolved, resolve
 from vidra.deploy.rollout import Outcome, apply_all, prune_all
 from vidra.kube.client import Obj
-from vidra.kube.errors import ApiError, KubeError
+from vidra.kube.errors import ApiError, ConfigError, KubeError
 from vidra.runtime.controller import Result, RetryAfter
 from vidra.runtime.digest import json_digest
 from vidra.runtime.status import StatusTooLarge
 from vidra.runtime.store import Key, Store
 
 STATE_FIELD = "DeployState"
-#: Seconds until a look at objects that are going, where no watch says when they are gone.
-STILL_GOING = 5.0
 #: Seconds until a resource tries again whose sync is writing its siblings just now.
 SETTLING = 1.0
 #: Characters from which a manifest is read in a thread, so that the event loop isn't held up.
@@ -54,18 +55,25 @@ SPREAD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One reconcile of one resource: what it was read as, and where it goes."""
+    """One reconcile of one resource: what it was read as, where it goes, and what it is responsible for there;
+    ``former`` are the inventories of clusters it has left."""
 
     obj: Obj
     spec: VidraResourceSpec
     place: Place
     inventory: Inventory
+    former: dict[str, Inventory]
     manager: str
 
     @property
     def name(self) -> str:
         name: str = self.obj["metadata"]["name"]
         return name
+
+    def whereabouts(self, inventory: Inventory) -> dict[str, Any]:
+        """The status fields that say where the objects are, with this inventory at the present place."""
+        inventories = {self.place.to.server: inventory, **self.former}
+        return write_whereabouts(self.spec.destination, inventories)
 
 
 class ResourceReconciler:
@@ -75,6 +83,7 @@ class ResourceReconciler:
         self._subjects = subjects
         self._syncs = syncs
         self._places = places
+        self._departure = Departure(subjects, places)
         self._interval = interval
 
     async def reconcile(self, name: str) -> Result:
@@ -84,7 +93,7 @@ class ResourceReconciler:
             self._places.forget(name)
             return Result()
         if is_deleting(obj):
-            return await self._delete(obj)
+            return await self._departure.of_resource(obj)
         try:
             spec = VidraResourceSpec.model_validate(obj.get("spec") or {})
         except ValidationError as error:
@@ -94,12 +103,23 @@ class ResourceReconciler:
         if spec.unsupported():
             return await self._subjects.fail(obj, reporting.unsupported(spec.unsupported()))
         try:
-            place = self._places.get(spec.destination.server)
-        except DestinationUnknown as error:
-            report = Report(State.FAILED, Reason.DESTINATION_UNKNOWN, str(error), will_retry=False)
-            return await self._subjects.fail(obj, report)
-        obj = await self._subjects.keep(obj)
-        return await self._deploy(Pass(obj, spec, place, _inventory(obj), manager_of(obj)))
+            place = await self._places.open(spec.destination.server, spec.service_account_name)
+        except (DestinationUnknown, ConfigError) as error:
+            return await self._fail_to_open(obj, error)
+        try:
+            with place.enter(name):
+                obj = await self._subjects.keep(obj)
+                former = read_whereabouts(obj)
+                inventory = former.pop(place.to.server, {})
+                return await self._deploy(Pass(obj, spec, place, inventory, former, manager_of(obj)))
+        except Full:
+            return Result(requeue_after=TURNED_AWAY)
+
+    async def _fail_to_open(self, obj: Obj, error: Exception) -> NoReturn:
+        """Whoever mends it, by a Secret, wakes the resource; the interval is for what nobody tells us of."""
+        state = State.STALE if reporting.has_succeeded(obj) else State.FAILED
+        report = Report(state, Reason.DESTINATION_UNKNOWN, str(error))
+        await self._subjects.fail(obj, report, pause=self._interval() or LOOK_AGAIN)
 
     # --- deploying
 
@@ -136,21 +156,27 @@ class ResourceReconciler:
         seen = (run.obj.get("status") or {}).get("observedGeneration") == run.obj["metadata"].get("generation")
         if not grown and seen and self._subjects.state(run.obj) == State.SUCCEEDED:
             return run
-        changes = {"managedResources": write_inventory(both), "destination": run.spec.destination.wire() or None}
         report = reporting.running(f"applying {len(both)} objects")
-        return replace(run, obj=await self._subjects.write(run.obj, report, changes))
+        return replace(run, obj=await self._subjects.write(run.obj, report, run.whereabouts(both)))
 
     async def _prune(self, run: Pass, resolved: Resolved, outcome: Outcome) -> None:
-        """Lets go of what left the manifest; of nothing while anything failed (see :mod:`vidra.deploy.rollout`)."""
+        """Lets go of what left the manifest, and of all that is at former places; of nothing while anything failed
+        (see :mod:`vidra.deploy.rollout`)."""
         if not run.spec.prune or outcome.errors:
             return
         declared = resolved.versions()
         leaving = [entry for key, entry in run.inventory.items() if key not in declared]
         await prune_all(run.place.pruner, leaving, outcome, Leaver(run.name, run.manager))
+        for server, inventory in list(run.former.items()):
+            account = run.spec.service_account_name
+            left = await self._departure.from_cluster(run.obj, server, inventory, service_account=account)
+            run.former[server] = left.inventory
+            outcome.errors += left.errors
+            outcome.removed += left.removed
 
     async def _finish(self, run: Pass, resolved: Resolved, outcome: Outcome, digest: str) -> Result:
         rollout_status.log_outcome(outcome)
-        changes: dict[str, Any] = {"managedResources": write_inventory(outcome.inventory)}
+        changes = run.whereabouts(outcome.inventory)
         interval = seconds(run.spec.interval, self._interval())
         if outcome.errors:
             if _only_siblings(outcome) and self._sync_is_writing(run.obj):
@@ -171,55 +197,6 @@ class ResourceReconciler:
         owner = owning_sync(obj)
         sync = None if owner is None else self._syncs.get(Key("", owner[0]))
         return sync is not None and (sync.get("status") or {}).get("syncState") == State.RUNNING
-
-    # --- going away
-
-    async def _delete(self, obj: Obj) -> Result:
-        """Its objects go first, then its finalizer. Reads no more of the spec than that takes: whatever else is wrong
-        with it, it can be deleted."""
-        if not self._subjects.is_kept(obj):
-            return Result()
-        name: str = obj["metadata"]["name"]
-        spec = LeavingSpec.model_validate(obj.get("spec") or {})
-        orphan = spec.deletion_policy is DeletionPolicy.ORPHAN
-        inventory = _inventory(obj)
-        place = self._places.find(spec.destination.server)
-        if place is None and inventory and not orphan:
-            text = (
-                f"{spec.destination.server} can't be reached to delete {len(inventory)} objects there; to delete this "
-                "without them set spec.deletionPolicy to Orphan"
-            )
-            report = Report(State.FAILED, Reason.DESTINATION_UNKNOWN, text, will_retry=False)
-            return await self._subjects.fail(obj, report)
-        if place is not None and inventory:
-            left = await self._undeploy(Pass(obj, VidraResourceSpec(), place, inventory, manager_of(obj)), orphan)
-            if left:
-                return Result(requeue_after=STILL_GOING)
-        await self._subjects.release(obj)
-        self._places.forget(name)
-        return Result()
-
-    async def _undeploy(self, run: Pass, orphan: bool) -> bool:
-        """Lets go of the whole inventory; whether some of it is still going."""
-        run.place.ownership.declare(run.name, run.manager, {})
-        version = run.obj["metadata"].get("resourceVersion") or ""
-        run.place.ownership.inventory(run.name, run.manager, run.inventory, version=version)
-        outcome = Outcome(dict(run.inventory))
-        await prune_all(run.place.pruner, run.inventory.values(), outcome, Leaver(run.name, run.manager, orphan=orphan))
-        rollout_status.log_outcome(outcome)
-        changes = {"managedResources": write_inventory(outcome.inventory)}
-        if outcome.errors:
-            report = rollout_status.failure(outcome.errors, stale=False)
-            await self._subjects.fail(run.obj, report, changes)
-        if not outcome.inventory:
-            return False
-        report = reporting.running(rollout_status.still_going(outcome), reason=Reason.DELETING)
-        await self._subjects.write(run.obj, report, changes)
-        return True
-
-
-def _inventory(obj: Obj) -> Inventory:
-    return read_inventory((obj.get("status") or {}).get("managedResources") or ())
 
 
 def _manifest_text(spec: VidraResourceSpec) -> str:

@@ -15,9 +15,9 @@ All of it is repeated a few times when the object changes under our hands.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 import structlog
 
@@ -84,19 +84,23 @@ class Applied:
     warnings: tuple[str, ...] = ()
 
 
+#: The last seal of each object, by field manager; shared by all who apply to one cluster.
+Seals: TypeAlias = dict[tuple[str, ObjectKey], str]
+
+
 def seal(wanted: str, live: str) -> str:
     """Says: this wish was applied, and the server made that of it. Both digests, in 16 hex digits."""
     return json_digest([wanted, live])[:16]
 
 
 class Applier:
-    """For one destination. Keeps the last seal of each object, so that the next owner of the same sync, which has
-    none in its status yet, has nothing to do either."""
+    """For one destination. Keeps the last seal of each object in ``seals``, so that the next owner of the same sync,
+    which has none in its status yet, has nothing to do either."""
 
-    def __init__(self, destination: Destination, ownership: Ownership) -> None:
+    def __init__(self, destination: Destination, ownership: Ownership, seals: Seals | None = None) -> None:
         self._to = destination
         self._ownership = ownership
-        self._seals: dict[tuple[str, ObjectKey], str] = {}
+        self._seals: Seals = {} if seals is None else seals
 
     def is_done(self, wanted: Wanted, prior: Entry | None, who: Applicant) -> bool:
         """Whether :meth:`apply` would find nothing to do, as far as one can tell without waiting for a lock."""
@@ -132,10 +136,6 @@ class Applier:
         adopted = action is Action.ADOPTED or (action is Action.CONFIGURED and _adopted(prior, observed))
         entry = Entry(key, wanted.resource.version, observed.uid, adopted, stamp)
         return Applied(entry, action, tuple(warnings))
-
-    def forget_unless(self, is_claimed: Callable[[ObjectKey], bool]) -> None:
-        """Drops the seals of objects that nobody declares any more."""
-        self._seals = {at: stamp for at, stamp in self._seals.items() if is_claimed(at[1])}
 
     def _sealed(self, wanted: Wanted, prior: Entry | None, who: Applicant, live: Observed) -> bool:
         if live.terminating or not live.managed_by(who.manager):

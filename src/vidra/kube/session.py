@@ -96,15 +96,17 @@ class Session:
         content_type: str = "application/json",
         accept: str = "application/json",
         warnings: list[str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """Sends one request and returns the answer's body.
 
-        ``warnings`` collects the texts of the answer's Warning headers. Raises ApiError, Unreachable.
+        ``headers`` are sent beside the session's own. ``warnings`` collects the texts of the answer's Warning headers.
+        Raises ApiError, Unreachable.
         """
-        async with (
-            self._slots,
-            self._send(method, path, params, body, content_type, accept, self._timeout) as answer,
-        ):
+        sent = {"Accept": accept, **(headers or {})}
+        if body is not None:
+            sent["Content-Type"] = content_type
+        async with self._slots, self._send(method, path, params, body, sent, self._timeout) as answer:
             data = await answer.read()
             # A redirect is no answer of an API server either, and following one would carry the token elsewhere.
             if answer.status >= 300:
@@ -123,7 +125,8 @@ class Session:
         seconds in which not one byte came: a connection that died without a word (R9).
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_timeout)
-        async with self._send("GET", path, params, None, "application/json", "application/json", timeout) as answer:
+        headers = {"Accept": "application/json"}
+        async with self._send("GET", path, params, None, headers, timeout) as answer:
             if answer.status != 200:
                 raise _refusal(answer, await answer.read(), "WATCH", path)
             async with aclosing(_chunks(answer, path, idle_timeout)) as chunks:
@@ -136,19 +139,18 @@ class Session:
         path: str,
         params: Mapping[str, str] | None,
         body: bytes | None,
-        content_type: str,
-        accept: str,
+        headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         # The URL is put together here because yarl would decode and re-encode what Resource.path quoted.
         url = f"{path}?{urlencode(params)}" if params else path
         self._breaker.check(f"{method} {path}")
         try:
-            answer = await self._once(method, url, body, content_type, accept, timeout)
+            answer = await self._once(method, url, body, headers, timeout)
             if answer.status == 401:
                 answer.release()
                 await self._reload()
-                answer = await self._once(method, url, body, content_type, accept, timeout)
+                answer = await self._once(method, url, body, headers, timeout)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self._observer("<error>", method)
             self._breaker.failed()
@@ -168,18 +170,15 @@ class Session:
         method: str,
         url: str,
         body: bytes | None,
-        content_type: str,
-        accept: str,
+        headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         assert self._rest is not None, "the session is not open"
         configuration = self._configuration
         assert configuration is not None
-        headers = {"User-Agent": self._user_agent, "Accept": accept}
+        sent = {"User-Agent": self._user_agent, **headers}
         for auth in (await configuration.auth_settings()).values():
-            headers[auth["key"]] = auth["value"]
-        if body is not None:
-            headers["Content-Type"] = content_type
+            sent[auth["key"]] = auth["value"]
         options: dict[str, Any] = {}
         if self._rest.proxy:
             options["proxy"] = self._rest.proxy
@@ -190,7 +189,7 @@ class Session:
             method,
             URL(self.server + url, encoded=True),
             data=body,
-            headers=headers,
+            headers=sent,
             timeout=timeout,
             allow_redirects=False,
             **options,
