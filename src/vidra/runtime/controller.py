@@ -60,9 +60,13 @@ class RetryableError(Exception):
 
 
 class RetryAfter(Exception):
-    """An expected failure that is to be tried again in ``seconds``, neither earlier nor later."""
+    """An expected failure that is to be tried again in ``seconds``, neither earlier nor later.
+
+    Raises ValueError for 0 and less, which would spin."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
+        if seconds <= 0:
+            raise ValueError(f"seconds must be more than 0, got {seconds}")
         super().__init__(message or f"try again in {seconds:g} s")
         self.seconds = seconds
 
