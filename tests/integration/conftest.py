@@ -13,7 +13,7 @@ import pytest
 from controlplane import BinariesUnavailable, BuildFailed, ControlPlane, Found, obtain
 
 _BINARIES: pytest.StashKey[Mapping[str, Found] | BinariesUnavailable | BuildFailed] = pytest.StashKey()
-_FIXTURES = {"control_plane", "control_plane_binaries"}
+_FIXTURES = {"control_plane", "second_plane", "control_plane_binaries"}
 
 
 @pytest.hookimpl(trylast=True)  # what is deselected by -k or -m must be gone by now
@@ -54,6 +54,14 @@ def control_plane_binaries(request: pytest.FixtureRequest) -> Mapping[str, Found
 @pytest.fixture(scope="session")
 def control_plane(control_plane_binaries: Mapping[str, Found]) -> Iterator[ControlPlane]:
     """The shared control plane, with its controller manager."""
+    with ControlPlane(binaries=control_plane_binaries) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def second_plane(control_plane_binaries: Mapping[str, Found]) -> Iterator[ControlPlane]:
+    """Another cluster to deploy to, beside `control_plane`. At the same address on another port, as two clusters behind
+    one load balancer."""
     with ControlPlane(binaries=control_plane_binaries) as plane:
         yield plane
 
