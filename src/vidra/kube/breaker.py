@@ -58,6 +58,10 @@ class Breaker:
         if was_open:
             self._on_change(False)
 
+    def gave_up(self) -> None:
+        """A request that was let through was given up by its own caller: another may be the probe."""
+        self._probing_since = None
+
     def failed(self) -> None:
         """A request that was let through got no answer."""
         self._failed += 1

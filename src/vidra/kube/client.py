@@ -7,6 +7,7 @@ taken, collects what the server warned of (unknown fields, deprecated versions).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -67,6 +68,12 @@ class Client:
             return codec.loads(data)
         except ValueError as error:
             raise InvalidAnswer(f"{method} {path}: the answer is not JSON ({len(data)} bytes)") from error
+
+    def stream(
+        self, path: str, *, params: dict[str, str], idle_timeout: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The chunks of one long answer; see :meth:`Session.stream`."""
+        return self.session.stream(path, params=params, idle_timeout=idle_timeout, headers=self._headers)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Obj:
         return await self._object("GET", resource.path(namespace=namespace, name=name))

@@ -117,7 +117,7 @@ class Session:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, params: Mapping[str, str], idle_timeout: float
+        self, path: str, *, params: Mapping[str, str], idle_timeout: float, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Opens a watch and yields its chunks as they come. It takes no slot of the bound and ends with the context.
 
@@ -125,8 +125,8 @@ class Session:
         seconds in which not one byte came: a connection that died without a word (R9).
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_timeout)
-        headers = {"Accept": "application/json"}
-        async with self._send("GET", path, params, None, headers, timeout) as answer:
+        sent = {"Accept": "application/json", **(headers or {})}
+        async with self._send("GET", path, params, None, sent, timeout) as answer:
             if answer.status != 200:
                 raise _refusal(answer, await answer.read(), "WATCH", path)
             async with aclosing(_chunks(answer, path, idle_timeout)) as chunks:
@@ -155,6 +155,10 @@ class Session:
             self._observer("<error>", method)
             self._breaker.failed()
             raise _unreachable(error, method, path) from error
+        except BaseException:
+            # Cancelled, or no credentials: that says nothing of the server, and a probe must not count as under way.
+            self._breaker.gave_up()
+            raise
         self._observer(str(answer.status), method)
         self._breaker.answered()
         try:

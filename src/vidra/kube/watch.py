@@ -74,7 +74,7 @@ async def watch(
     path = resource.path(namespace=namespace)
     # All closed here and now, not when the garbage collector finds them.
     async with (
-        client.session.stream(path, params=params, idle_timeout=idle_timeout) as chunks,
+        client.stream(path, params=params, idle_timeout=idle_timeout) as chunks,
         aclosing(_lines(chunks, path)) as lines,
         aclosing(_events(lines, path)) as events,
     ):

@@ -36,7 +36,7 @@ class Wire:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, params: Mapping[str, str], idle_timeout: float
+        self, path: str, *, params: Mapping[str, str], idle_timeout: float, headers: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self.asked.append((path, dict(params)))
 
