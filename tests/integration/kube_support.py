@@ -85,8 +85,8 @@ async def serve(client: Client, resource: Resource, crd: Obj) -> None:
     await client.create(CRDS, crd)
 
     async def established() -> bool:
-        conditions = (await client.get(CRDS, crd["metadata"]["name"])).get("status", {}).get("conditions", ())
-        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+        conditions = (await client.get(CRDS, crd["metadata"]["name"])).get("status", {}).get("conditions")
+        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions or ())
 
     await until(established)
 
