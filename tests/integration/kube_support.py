@@ -10,6 +10,8 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vidra.kube import config
 from vidra.kube.client import Client, Obj
 from vidra.kube.errors import ApiError
@@ -101,6 +103,13 @@ async def serve(client: Client, resource: Resource, crd: Obj) -> None:
         return True
 
     await until(writable)
+
+
+async def refused(call: Awaitable[object]) -> ApiError:
+    """The error the call must end with."""
+    with pytest.raises(ApiError) as error:
+        await call
+    return error.value
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Obj:

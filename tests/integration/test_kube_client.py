@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.integration.kube_support import CONFIGMAPS, NAMESPACES, config_map, connected, own_namespace, until
+from tests.integration.kube_support import CONFIGMAPS, NAMESPACES, config_map, connected, own_namespace, refused, until
 
 from controlplane import ControlPlane
 from vidra.kube.client import Client, PatchType
-from vidra.kube.errors import ApiError
 from vidra.kube.resource import Resource
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", namespaced=True)
@@ -28,12 +27,6 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 async def namespace(client: Client) -> AsyncIterator[str]:
     async with own_namespace(client) as name:
         yield name
-
-
-async def refused(call: Any) -> ApiError:
-    with pytest.raises(ApiError) as error:
-        await call
-    return error.value
 
 
 async def test_create_answers_a_name_that_is_taken(client: Client, namespace: str) -> None:

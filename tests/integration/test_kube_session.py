@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.integration.kube_support import until
+from tests.integration.kube_support import refused, until
 from tests.scripted.server import Connection, Request, loader_for, scripted_server
 
 from vidra.kube import config
