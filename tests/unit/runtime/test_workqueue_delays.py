@@ -9,7 +9,7 @@ import pytest
 from tests.scripted.virtual_time import run
 
 from vidra.runtime.backoff import ExponentialBackoff, KeyedBackoff
-from vidra.runtime.workqueue import WorkQueue
+from vidra.runtime.workqueue import Priority, WorkQueue
 
 
 def queue_without_jitter(base: float = 1, cap: float = 300) -> WorkQueue[str]:
@@ -72,6 +72,22 @@ def test_of_two_delays_the_earlier_counts() -> None:
         queue.done("a")
         await asyncio.sleep(200)
         assert len(queue) == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize("first", [Priority.LOW, Priority.NORMAL])
+def test_of_two_delays_the_higher_priority_counts(first: Priority) -> None:
+    second = Priority.NORMAL if first is Priority.LOW else Priority.LOW
+
+    async def story() -> None:
+        for delays in ((10, 5), (5, 10)):
+            queue = queue_without_jitter()
+            queue.add_after("other", 5, priority=Priority.LOW)
+            for delay, priority in zip(delays, (first, second), strict=True):
+                queue.add_after("a", delay, priority=priority)
+            await asyncio.sleep(5)
+            assert await take(queue, 2) == ["a", "other"]
 
     run(story())
 
