@@ -40,7 +40,9 @@ def needs_compression(text: str) -> bool:
     """Whether ``text`` takes too much room as it is. JSON counts: line breaks and quotes take two bytes there."""
     if len(text) > COMPRESS_ABOVE:
         return True
-    return len(text) > COMPRESS_ABOVE // 6 and len(json.dumps(text, ensure_ascii=False).encode()) > COMPRESS_ABOVE
+    if len(text) <= COMPRESS_ABOVE // 6:  # no character takes more
+        return False
+    return len(json.dumps(text, ensure_ascii=False).encode(errors="replace")) > COMPRESS_ABOVE
 
 
 def compress_manifest(text: str) -> str:

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vidra.deploy import scalars
-from vidra.deploy.yaml_reader import Expansion, Limits, Places, ReadError, read_yaml, unprintable
+from vidra.deploy.yaml_faults import ReadError, unprintable
+from vidra.deploy.yaml_limits import Expansion, Limits
+from vidra.deploy.yaml_reader import Places, read_yaml
 
 # With all the line breaks that YAML 1.1 knows, and no other white space than it knows.
 _MARKER = re.compile(r"\n(---|\.\.\.)(?=[ \t\n\r\x85\u2028\u2029]|\Z)")
@@ -37,11 +39,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that can't be read."""
+    """A document that can't be read; ``partial`` is what could be, before the fault."""
 
     number: int
     line: int
     message: str
+    partial: Any = None
 
 
 class Source:
@@ -81,13 +84,14 @@ class _Chunk:
     explicit: bool
 
 
-def read_documents(text: str, limits: Limits) -> tuple[list[Document], list[Failure]]:
-    """All documents of ``text`` that hold something, and all that can't be read, each in order."""
-    documents: list[Document] = []
-    failures: list[Failure] = []
+def read_documents(text: str, limits: Limits) -> Iterator[Document | Failure]:
+    """The documents of ``text`` that hold something, and those that can't be read, in order."""
     number, expansion = 0, Expansion()
-    for chunk in _chunks(text):
-        begin = _end_of_nothing(chunk.text, 3 if chunk.text.startswith("---") else 0)
+    for count, chunk in enumerate(_chunks(text)):
+        if count > limits.documents:
+            yield Failure(number + 1, chunk.line, f"the manifest holds more than {limits.documents} documents")
+            return
+        begin = _end_of_nothing(chunk.text, 3 if chunk.explicit and chunk.text.startswith("---") else 0)
         if begin == len(chunk.text):
             number += chunk.explicit
             continue
@@ -98,15 +102,12 @@ def read_documents(text: str, limits: Limits) -> tuple[list[Document], list[Fail
                 found = read_yaml(chunk.text, first_line=chunk.line, limits=limits, expansion=expansion)
                 nodes = [(line, value, Source(chunk.text, chunk.line, at)) for at, (line, value) in enumerate(found)]
         except ReadError as error:
-            failures.append(Failure(number, error.line, error.message))
+            yield Failure(number + error.ahead, error.line, error.message, error.partial)
             continue
-        documents += (
-            Document(number + at, line, value, source)
-            for at, (line, value, source) in enumerate(nodes)
-            if value is not None
-        )
+        for at, (line, value, source) in enumerate(nodes):
+            if value is not None:
+                yield Document(number + at, line, value, source)
         number += max(len(nodes) - 1, 0)
-    return documents, failures
 
 
 def _chunks(text: str) -> Iterator[_Chunk]:
@@ -146,27 +147,40 @@ def _read_json(chunk: _Chunk, begin: int, limits: Limits) -> list[tuple[int, Any
     found: list[tuple[int, Any, Source]] = []
     text, at = chunk.text, begin
     line = chunk.line + text.count("\n", 0, at)
-    while at < len(text):
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            if not found:
-                return None
-            raise ReadError(chunk.line + error.lineno - 1, f"isn't JSON: {error.msg}") from None
-        except _JsonFault as fault:
-            read_yaml(text[at:], first_line=line, limits=limits)  # knows the line, if it sees the same fault
-            raise ReadError(line, str(fault)) from None
-        except RecursionError:
-            raise ReadError(line, f"nested more than {limits.depth} deep") from None
-        if text.count("{", at, end) + text.count("[", at, end) > limits.depth and _depth(value) > limits.depth:
-            raise ReadError(line, f"nested more than {limits.depth} deep")
-        part = text[at:end]
-        _check_characters(part, value, line)
-        found.append((line, value, Source(part, line, 0)))
-        next_at = _end_of_nothing(text, end)
-        line += text.count("\n", at, next_at)
-        at = next_at
+    try:
+        while at < len(text):
+            if len(found) >= limits.documents:
+                raise ReadError(line, f"the manifest holds more than {limits.documents} documents")
+            value, end = _next_json(text, at, line, limits)
+            found.append((line, value, Source(text[at:end], line, 0)))
+            next_at = _end_of_nothing(text, end)
+            line += text.count("\n", at, next_at)
+            at = next_at
+    except json.JSONDecodeError as error:
+        if not found:
+            return None
+        fault = ReadError(chunk.line + error.lineno - 1, f"isn't JSON: {error.msg}")
+        fault.ahead = len(found)
+        raise fault from None
+    except ReadError as error:
+        error.ahead = len(found)
+        raise
     return found
+
+
+def _next_json(text: str, at: int, line: int, limits: Limits) -> tuple[Any, int]:
+    """The value that begins at ``at``, on ``line``, and where it ends. Raises JSONDecodeError and ReadError."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except _JsonFault as fault:
+        read_yaml(text[at:], first_line=line, limits=limits)  # knows the line, if it sees the same fault
+        raise ReadError(line, str(fault)) from None
+    except RecursionError:
+        raise ReadError(line, f"nested more than {limits.depth} deep") from None
+    if text.count("{", at, end) + text.count("[", at, end) > limits.depth and _depth(value) > limits.depth:
+        raise ReadError(line, f"nested more than {limits.depth} deep")
+    _check_characters(text[at:end], value, line)
+    return value, end
 
 
 def _check_characters(text: str, value: Any, line: int) -> None:

@@ -1,7 +1,7 @@
 """A manifest's text -> its objects, ready to send. All or nothing: a manifest that can't be read in full gives none.
 
 :func:`read_manifest` needs no cluster. :func:`place` does the rest once the scope of the kinds is known: default
-namespaces, and that no object is declared twice. Both collect all problems there are.
+namespaces, and that no object is declared twice. Both collect the problems there are, up to ``MAX_PROBLEMS``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vidra.deploy.documents import Document, read_documents
+from vidra.deploy.documents import Document, Failure, read_documents
 from vidra.deploy.identity import check_identity
 from vidra.deploy.normalize import normalize
-from vidra.deploy.problems import ManifestError, Problem, identity_of
+from vidra.deploy.problems import MAX_PROBLEMS, ManifestError, Problem, identity_of
 from vidra.deploy.textmaps import Path
-from vidra.deploy.yaml_reader import DEFAULT_LIMITS, Limits
+from vidra.deploy.yaml_limits import DEFAULT_LIMITS, Limits
 from vidra.kube.resource import ObjectKey, object_key, split_api_version
 from vidra.runtime.digest import json_digest
 
@@ -83,17 +83,21 @@ def read_manifest(text: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Manife
     """The objects of a manifest, in its order; lists (``kind: List``, ``kind: PodList``) are taken apart.
 
     Text without any document in it gives an empty tuple: whether that is a wish or a mishap is for the caller to say.
-    Raises :class:`ManifestError` with all problems found.
+    Raises :class:`ManifestError` with the problems found.
     """
     if len(text) > limits.size:
         raise ManifestError((Problem(1, 1, None, f"is longer than {limits.size} characters"),))
     if text.lstrip("\ufeff \t\r\n").startswith("<") and not text.lstrip("\ufeff \t\r\n").startswith("<<"):
         raise ManifestError((Problem(1, 1, None, "isn't a manifest but HTML or XML, as of a proxy or a login page"),))
-    documents, failures = read_documents(text, limits)
-    problems = [Problem(failure.number, failure.line, None, failure.message) for failure in failures]
-    objects = [
-        found for document in documents for found in _objects(document, document.value, (), document.line, problems)
-    ]
+    problems: list[Problem] = []
+    objects: list[ManifestObject] = []
+    for found in read_documents(text, limits):
+        if isinstance(found, Failure):
+            problems.append(Problem(found.number, found.line, _identity_within(found.partial), found.message))
+        else:
+            objects += _objects(found, found.value, (), found.line, problems)
+        if len(problems) >= MAX_PROBLEMS:
+            break
     if problems:
         raise ManifestError(tuple(sorted(problems, key=lambda problem: (problem.document, problem.line))))
     return tuple(objects)
@@ -122,8 +126,14 @@ def place(objects: Iterable[ManifestObject], scope: Scope, default_namespace: st
             problems.append(_problem(item, f"is declared twice: also by document {other.document} (line {other.line})"))
         placed.append(item)
     if problems:
-        raise ManifestError(tuple(problems))
+        raise ManifestError(tuple(problems[:MAX_PROBLEMS]))
     return tuple(placed)
+
+
+def _identity_within(partial: Any) -> str | None:
+    """Whose text was being read when it broke off: the last item's, in a list."""
+    items = _list_items(partial)
+    return (identity_of(items[-1]) if items else None) or identity_of(partial)
 
 
 def _problem(item: ManifestObject, message: str) -> Problem:
@@ -143,6 +153,8 @@ def _objects(
     """The object at ``path`` of the document, or those of the list there; what is wrong goes into ``problems``."""
 
     def report(where: Path, message: str) -> None:
+        if len(problems) >= MAX_PROBLEMS:
+            return
         at = document.source.line_of(where, line)
         problems.append(Problem(document.number, at, identity_of(value), message))
 
@@ -151,6 +163,8 @@ def _objects(
         if "apiVersion" not in value:
             report(path, "has no apiVersion")
         for index, item in enumerate(items):
+            if len(problems) >= MAX_PROBLEMS:
+                break
             at: Path = (*path, "items", index)
             _inherit_kind(value, item)
             yield from _objects(document, item, at, document.source.line_of(at, line), problems)

@@ -65,10 +65,12 @@ def _container(container: dict[str, Any], path: Path, report: Report) -> None:
     text_list(container, "args", path, subject, report)
     env = container.get("env")
     for at, variable in enumerate(env if isinstance(env, list) else ()):
-        if not isinstance(variable, dict) or "value" not in variable:
+        if not isinstance(variable, dict):
             continue
-        value = variable["value"]
-        if value is None:
+        if isinstance(variable.get("name"), bool | int | float):
+            report((*path, "env", at, "name"), f"{subject}: the name of env {at + 1} {must_be_text(variable['name'])}")
+        value = variable.get("value", "")
+        if value is None:  # as if it weren't there
             del variable["value"]
         elif not isinstance(value, str):
             which = variable.get("name")

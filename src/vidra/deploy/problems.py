@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+#: Reading stops after as many: nobody mends more at once, and a text of 16 MB may hold a million.
+MAX_PROBLEMS = 100
 _MAX_SHOWN = 10
 _MAX_MESSAGE = 400
 _MAX_NAME = 80
@@ -38,7 +40,8 @@ class ManifestError(Exception):
     def __str__(self) -> str:
         shown = [str(problem) for problem in self.problems[:_MAX_SHOWN]]
         if len(self.problems) > _MAX_SHOWN:
-            shown.append(f"and {len(self.problems) - _MAX_SHOWN} more problems")
+            more = len(self.problems) - _MAX_SHOWN
+            shown.append(f"and {'at least ' if len(self.problems) >= MAX_PROBLEMS else ''}{more} more problems")
         return "; ".join(shown)
 
 

@@ -33,6 +33,8 @@ _OCTAL = re.compile(r"([-+]?)0[oO]?([0-7]+)")
 _PREFIXED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+))")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
+
 _TAG = "tag:yaml.org,2002:"
 MERGE_TAG = _TAG + "merge"
 COLLECTION_TAGS: dict[type, str] = {dict: _TAG + "map", list: _TAG + "seq"}
@@ -71,15 +73,16 @@ def shortest(number: float) -> int | float:
 def tagged(tag: str, text: str) -> Any:
     """The value of a scalar with an explicit tag. Raises :class:`ScalarError`."""
     short = tag.removeprefix(_TAG)
-    if short in ("!", "str", "timestamp"):
+    if short in ("!", "str") or (short == "timestamp" and _TIMESTAMP.fullmatch(text)):
         return text
     if short == "binary":
         return _binary(text)
     expected = _TYPES.get(short)
-    if expected is None:
+    if expected is None and short != "timestamp":
         raise ScalarError(f"the tag {tag[:80]!r} means nothing in Kubernetes")
     value = plain(text)
-    if not isinstance(value, expected) or (isinstance(value, bool) and short != "bool"):
+    fits = expected is not None and isinstance(value, expected) and (short == "bool" or not isinstance(value, bool))
+    if not fits or (short == "int" and not _is_whole(text)):
         raise ScalarError(f"the value is no !!{short}, as its tag says")
     return value
 
@@ -90,6 +93,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "null": type(None),
 }
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a number is written without point and exponent; 089 is a float that leaves them out."""
+    digits = text.replace("_", "")
+    return any(form.fullmatch(digits) for form in (_DECIMAL, _OCTAL, _PREFIXED))
 
 
 def _number(digits: str, text: str) -> Any:

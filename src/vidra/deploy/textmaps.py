@@ -25,7 +25,8 @@ def must_be_text(value: Any) -> str:
 def text_map(owner: dict[str, Any], key: str, path: Path, report: Report) -> dict[str, str] | None:
     """Hold ``owner[key]`` to a map of text to text, in place, and give it; None if there is none.
 
-    As on the API server an empty map is no map at all, and an empty value is "". ``path`` is the owner's.
+    As on the API server, null instead of a map is no map at all, and null instead of a value is "". ``path`` is the
+    owner's.
     """
     value = owner.get(key)
     if value is None:

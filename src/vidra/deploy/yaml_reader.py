@@ -7,7 +7,6 @@ length bounds. What comes out is JSON-like throughout, shares no parts (an alias
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,38 +24,8 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from vidra.deploy import scalars
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one manifest.
-
-    ``size``: characters of its text. ``expansion``: characters, and 4 for each value, that its aliases may add.
-    ``depth``: lists and maps inside each other; real CustomResourceDefinitions stay below 60.
-    """
-
-    size: int = 16 * 1024 * 1024
-    expansion: int = 4 * 1024 * 1024
-    depth: int = 200
-
-
-DEFAULT_LIMITS = Limits()
-
-
-@dataclass(slots=True)
-class Expansion:
-    """What the aliases of one text have added so far: all its documents draw on one budget."""
-
-    spent: int = 0
-
-
-class ReadError(Exception):
-    """Text that can't be read. ``line`` counts from 1; ``message`` holds no value of the text."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(f"line {line}: {message}")
-        self.line = line
-        self.message = message
+from vidra.deploy.yaml_faults import ReadError, syntax_error, unprintable
+from vidra.deploy.yaml_limits import DEFAULT_LIMITS, Expansion, Limits, copy, measure
 
 
 class Node(NamedTuple):
@@ -69,8 +38,6 @@ class Node(NamedTuple):
 #: Where children were written: (id of the list or map, index or key) -> line. Valid while the value lives.
 Places = dict[tuple[int, Any], int]
 
-# What libyaml's reader lets through; the rest may stand in no YAML text.
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NO_KEY: Any = object()  # the next scalar of a map is a key
 _MERGE: Any = object()  # the key <<
 _SPECIAL_KEYS = frozenset({"<<", "", "~", "null", "Null", "NULL"})
@@ -89,22 +56,19 @@ def read_yaml(
 
     ``expansion`` is shared between the parts of one text; ``places`` is filled with the lines of all values.
     """
+    reader = _Reader(text, first_line, limits, expansion or Expansion(), places)
     try:
-        return _Reader(text, first_line, limits, expansion or Expansion(), places).documents()
+        return reader.documents()
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line if mark else 0
-        raise ReadError(first_line + line, _syntax_message(error, text, first_line)) from None
+        fault = syntax_error(error, text, first_line)
     except ReaderError:
-        bad = _UNPRINTABLE.search(text)
-        raise unprintable(text, bad.start() if bad else 0, first_line) from None
+        fault = unprintable(text, None, first_line)
     except UnicodeEncodeError as error:
-        raise unprintable(text, error.start, first_line) from None
-
-
-def unprintable(text: str, position: int, first_line: int) -> ReadError:
-    line = first_line + text.count("\n", 0, position)
-    return ReadError(line, f"the character U+{ord(text[position]):04X} may not stand in a manifest")
+        fault = unprintable(text, error.start, first_line)
+    except ReadError as error:
+        fault = error
+    fault.partial = reader.root[0] if reader.root else None
+    raise fault
 
 
 class _Frame:
@@ -128,12 +92,16 @@ class _Reader:
     places: Places | None
     anchors: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: The current document as a list of one, so that its value needs no case of its own.
+    root: list[Any] = field(default_factory=list)
 
     def documents(self) -> list[Node]:
         next_event = CSafeLoader(self.text).get_event
         found: list[Node] = []
         while (event := next_event()) is not None:
             if type(event) is DocumentStartEvent:
+                if len(found) >= self.limits.documents:
+                    self._fail(event, f"the manifest holds more than {self.limits.documents} documents")
                 self.anchors, self.measures = {}, {}
                 found.append(self._document(next_event))
         return found
@@ -141,7 +109,8 @@ class _Reader:
     def _document(self, next_event: Any) -> Node:
         """One document's value. The loop is the hot path: about 150 events in a kilobyte."""
         places, max_depth = self.places, self.limits.depth
-        root: list[Any] = []  # the document as a list of one, so that its value needs no case of its own
+        root: list[Any] = []
+        self.root = root
         root_line = 0
         stack: list[_Frame] = []
         frame = _Frame(root, None)
@@ -167,7 +136,8 @@ class _Reader:
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 if frame.merges:
                     self._merge(frame)
-                if frame.anchor is not None:
+                # An anchor of the same name further inside is the later one, and stands.
+                if frame.anchor is not None and self.anchors[frame.anchor] is _OPEN:
                     self.anchors[frame.anchor] = target
                 frame = stack.pop()
                 target = frame.target
@@ -236,11 +206,18 @@ class _Reader:
             if event.tag is None and key in _SPECIAL_KEYS and key != "<<":
                 self._fail(event, "a key is empty (null)")
             if event.tag is not None:
-                key = str(self._scalar(event))
+                key = self._tagged_key(event)
         if event.anchor is not None:
             self.anchors[event.anchor] = key
             self.measures.pop(event.anchor, None)
         return self._new_key(event, key, target)
+
+    def _tagged_key(self, event: ScalarEvent) -> str:
+        """!!str and !!binary say what the text is; a tag of another type must fit, and changes nothing."""
+        value = self._scalar(event)
+        if value is None:
+            self._fail(event, "a key is empty (null)")
+        return value if isinstance(value, str) else str(event.value)
 
     def _alias_key(self, event: AliasEvent, value: Any, target: dict[str, Any]) -> str:
         if not isinstance(value, str):
@@ -259,16 +236,16 @@ class _Reader:
             self._fail(event, f"the alias *{name[:80]} has no anchor &{name[:80]} before it in its document")
         if value is _OPEN:
             self._fail(event, f"the alias *{name[:80]} stands inside of what it is an alias of")
-        measure = self.measures.get(name)
-        if measure is None:
-            measure = self.measures[name] = _measure(value)
-        size, height = measure
+        found = self.measures.get(name)
+        if found is None:
+            found = self.measures[name] = measure(value)
+        size, height = found
         self.expansion.spent += size
         if self.expansion.spent > self.limits.expansion:
             self._fail(event, f"aliases expand to more than {self.limits.expansion} characters")
         if depth + height > self.limits.depth:
             self._fail(event, f"nested more than {self.limits.depth} deep by aliases")
-        return _copy(value)
+        return copy(value)
 
     def _merge(self, frame: _Frame) -> None:
         """Fill in what ``<<`` brings; a key of the map's own wins, and then the first of several."""
@@ -282,42 +259,3 @@ class _Reader:
     def _fail(self, event: Event, message: str) -> NoReturn:
         line = event.start_mark.line if event.start_mark else 0
         raise ReadError(self.first_line + line, message)
-
-
-def _measure(value: Any) -> tuple[int, int]:
-    """What a copy of ``value`` costs, in the unit of Limits.expansion, and how deep it is."""
-    if isinstance(value, dict):
-        size, height = 4, 0
-        for key, item in value.items():
-            item_size, item_height = _measure(item)
-            size += len(key) + item_size
-            height = max(height, item_height)
-        return size, height + 1
-    if isinstance(value, list):
-        size, height = 4, 0
-        for item in value:
-            item_size, item_height = _measure(item)
-            size += item_size
-            height = max(height, item_height)
-        return size, height + 1
-    return (4 + len(value) if isinstance(value, str) else 4), 0
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
-def _syntax_message(error: MarkedYAMLError, text: str, first_line: int) -> str:
-    """What libyaml found, in one line and without the text around it."""
-    message = f"isn't YAML: {error.problem or error.context or 'syntax error'}"
-    if error.context and error.context_mark and error.problem:
-        message += f" ({error.context} of line {first_line + error.context_mark.line})"
-    lines = text.splitlines()
-    at = error.problem_mark.line if error.problem_mark else len(lines)
-    if at < len(lines) and "\t" in lines[at][: len(lines[at]) - len(lines[at].lstrip())]:
-        message += "; the line is indented by a tab, and YAML wants spaces"
-    return message
