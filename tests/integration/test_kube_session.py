@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.config import ConfigException
 from tests.integration.kube_support import refused, until
 from tests.scripted.server import Connection, Request, loader_for, scripted_server
 
@@ -138,3 +140,47 @@ async def test_a_kubeconfig_of_another_shape_is_a_config_error_without_its_conte
                 raise AssertionError
         assert str(file) in str(error.value)
         assert "SECRET" not in str(error.value)
+
+
+class TokenFile:
+    """A pod's credentials: the library reads the token's file from time to time, whenever it is asked for headers."""
+
+    def __init__(self, url: str, token: str | Exception) -> None:
+        self.url = url
+        self.token = token
+
+    async def load(self) -> Configuration:
+        configuration = Configuration()
+        configuration.host = self.url
+
+        def read(configuration: Configuration) -> None:
+            if isinstance(self.token, Exception):
+                raise self.token
+            configuration.api_key["BearerToken"] = f"Bearer {self.token}"
+
+        configuration.api_key = {"BearerToken": "Bearer first"}
+        configuration.refresh_api_key_hook = read
+        return configuration
+
+
+@pytest.mark.case("R03")
+@pytest.mark.parametrize("broken", [ConfigException("Token file exists but empty."), OSError("gone"), "SEC\nRET"])
+async def test_r03_a_token_that_cannot_be_read_or_sent_is_a_config_error_and_passes(broken: str | Exception) -> None:
+    tokens: list[str] = []
+
+    async def note(request: Request, connection: Connection) -> None:
+        tokens.append(request.headers["authorization"])
+        await connection.answer(200, {})
+
+    async with scripted_server(note) as url:
+        file = TokenFile(url, "good\n")
+        async with Session(file.load) as session:
+            await Client(session).get(THINGS, "a", "n")
+            file.token = broken
+            for _ in range(5):
+                with pytest.raises(ConfigError) as error:
+                    await Client(session).get(THINGS, "a", "n")
+                assert "SEC" not in str(error.value)
+            file.token = "new"
+            await Client(session).get(THINGS, "a", "n")
+    assert tokens == ["Bearer good", "Bearer new"]

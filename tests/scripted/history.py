@@ -14,7 +14,7 @@ from typing import Any
 from tests.scripted.source import bookmark, thing
 
 from vidra.kube.client import Obj
-from vidra.kube.errors import ApiError, InvalidAnswer, KubeError, Silent, Unreachable
+from vidra.kube.errors import ApiError, ConfigError, InvalidAnswer, KubeError, Silent, Unreachable
 from vidra.kube.watch import Page, WatchEvent
 
 #: What a fault does to the request or stream it meets. "end" is the server's own end of a stream.
@@ -27,6 +27,7 @@ FAULTS: dict[str, Callable[[], KubeError | None]] = {
     "down": lambda: ApiError(503, "ServiceUnavailable", "no"),
     "internal": lambda: ApiError(500, "InternalError", "no"),
     "forbidden": lambda: ApiError(403, "Forbidden", "no"),
+    "config": lambda: ConfigError("the token file is empty"),
     "page": lambda: InvalidAnswer("<html>"),
 }
 

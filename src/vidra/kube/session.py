@@ -24,7 +24,7 @@ from yarl import URL
 from vidra import __version__
 from vidra.kube import config
 from vidra.kube.breaker import Breaker
-from vidra.kube.errors import ApiError, Silent, Unreachable, api_error
+from vidra.kube.errors import ApiError, ConfigError, Silent, Unreachable, api_error
 
 #: Requests in flight at once. Beyond 32 a single API server gains nothing and others' requests wait longer.
 MAX_IN_FLIGHT = 32
@@ -180,9 +180,7 @@ class Session:
         assert self._rest is not None, "the session is not open"
         configuration = self._configuration
         assert configuration is not None
-        sent = {"User-Agent": self._user_agent, **headers}
-        for auth in (await configuration.auth_settings()).values():
-            sent[auth["key"]] = auth["value"]
+        sent = {"User-Agent": self._user_agent, **headers, **await _credentials(configuration)}
         options: dict[str, Any] = {}
         if self._rest.proxy:
             options["proxy"] = self._rest.proxy
@@ -232,6 +230,19 @@ async def _chunks(answer: aiohttp.ClientResponse, path: str, idle_timeout: float
         raise Silent(f"WATCH {path}: not one byte in {idle_timeout:g} s") from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise _unreachable(error, "WATCH", path) from error
+
+
+async def _credentials(configuration: Configuration) -> dict[str, str]:
+    """The headers that say who we are. Raises ConfigError, whose text has nothing of them."""
+    try:
+        settings = await configuration.auth_settings()
+    # A pod's token file is read in there, now and then: the library raises its own ConfigException and OSError.
+    except Exception as error:
+        raise ConfigError(f"the credentials can't be read: {error}") from error
+    sent = {auth["key"]: str(auth["value"]).strip() for auth in settings.values()}
+    if not all(value.isprintable() for value in sent.values()):
+        raise ConfigError("the credentials can't be used: a line break or another control character is in them")
+    return sent
 
 
 def _transport(configuration: Configuration) -> tuple[object, ...]:

@@ -170,10 +170,11 @@ class Reflector(Generic[T]):
                 # A list would only be more work for a server that has too much of it.
                 return await self._failed(error, Empty(at_least))
             return Listing(at_least)
-        except Unreachable as error:
-            return await self._failed(error, Empty(at_least))
         except InvalidAnswer:
             return Listing(at_least)
+        except KubeError as error:
+            # Not there, or no credentials to ask with.
+            return await self._failed(error, Empty(at_least))
 
     async def _streamed(self, at_least: str | None) -> Watching | None:
         async with AsyncExitStack() as connection:

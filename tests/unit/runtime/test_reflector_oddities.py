@@ -15,7 +15,7 @@ from tests.scripted.source import Pause, ScriptedSource, Step, bookmark, thing
 from tests.scripted.virtual_time import run
 
 from vidra.kube.client import Obj
-from vidra.kube.errors import ApiError, InvalidAnswer, KubeError
+from vidra.kube.errors import ApiError, ConfigError, InvalidAnswer, KubeError
 from vidra.kube.watch import Page, WatchEvent
 from vidra.runtime.informer import Informer
 from vidra.runtime.store import Change, Key, Store
@@ -67,6 +67,22 @@ def test_an_event_that_can_never_be_read_leads_to_a_new_list_and_makes_no_hot_lo
 
     scene = Scene([page("7")], [poison]).play(30)
     assert len(scene.source.requests) < 10
+
+
+@pytest.mark.parametrize("stream_lists", [True, False], ids=["streamed", "listed"])
+@pytest.mark.parametrize("error", [ConfigError("the token file is empty"), KubeError("whatever comes next")])
+def test_no_error_of_the_way_there_ends_it(error: KubeError, stream_lists: bool) -> None:
+    """Credentials that are being replaced, say: at the first list, within the stream, and when it is opened again."""
+    complete = bookmark("7", initial_events_end=True)
+    watches: list[Sequence[Step] | KubeError] = [
+        error,
+        [error],
+        [complete, Pause(5), error],
+        error,
+        [complete, FOREVER],
+    ]
+    scene = Scene([error, page("7"), error, page("7")], watches, stream_lists=stream_lists).play(100)
+    assert (scene.state, scene.error) == ("watching", None)
 
 
 def test_an_object_made_again_within_a_gap_is_a_delete_and_a_create() -> None:
