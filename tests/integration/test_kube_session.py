@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -184,3 +186,34 @@ async def test_r03_a_token_that_cannot_be_read_or_sent_is_a_config_error_and_pas
             file.token = "new"
             await Client(session).get(THINGS, "a", "n")
     assert tokens == ["Bearer good", "Bearer new"]
+
+
+@pytest.mark.parametrize("field", ["certificate-authority-data", "client-certificate-data", "client-key-data"])
+async def test_certificates_that_are_none_are_a_config_error(tmp_path: Path, field: str) -> None:
+    nonsense = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nSECRET\n").decode()
+    cluster = {"server": "https://127.0.0.1:1", **({field: nonsense} if "authority" in field else {})}
+    user = {"client-certificate-data": nonsense, "client-key-data": nonsense} if field.startswith("client") else {}
+    kubeconfig = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": cluster}],
+        "users": [{"name": "x", "user": user}],
+    }
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig))
+    with pytest.raises(ConfigError) as error:
+        async with Session(config.loader(file)):
+            raise AssertionError
+    assert "SECRET" not in str(error.value)
+
+
+async def test_a_certificate_file_that_is_gone_is_a_config_error(tmp_path: Path) -> None:
+    async def load() -> Configuration:
+        configuration = Configuration()
+        configuration.host = "https://127.0.0.1:1"
+        configuration.ssl_ca_cert = str(tmp_path / "gone")
+        return configuration
+
+    with pytest.raises(ConfigError, match="gone"):
+        async with Session(load):
+            raise AssertionError

@@ -199,12 +199,15 @@ class Session:
 
     async def _load(self) -> None:
         configuration = await self._loader()
-        transport = await asyncio.to_thread(_transport, configuration)
-        if transport != self._transport:
+        try:
+            transport = await asyncio.to_thread(_transport, configuration)
+            fresh = RESTClientObject(configuration, maxsize=0) if transport != self._transport else None
+        except OSError as error:  # ssl's errors too
+            raise ConfigError(f"the certificates for {configuration.host} can't be used: {error}") from error
+        if fresh is not None:
             if self._rest is not None:
                 self._retired.append(self._rest)
-            self._rest = RESTClientObject(configuration, maxsize=0)
-            self._transport = transport
+            self._rest, self._transport = fresh, transport
         # A new token alone needs no new connection.
         self._configuration = configuration
         self._loaded_at = time.monotonic()
