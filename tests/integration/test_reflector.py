@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -172,6 +173,41 @@ async def test_a_user_without_rights_is_visible_and_recovers_when_given_them(
             )
             assert await informer.wait_synced(10)
             assert informer.last_error is None
+
+
+@pytest.mark.case("U1")
+async def test_a_quiet_kind_without_bookmarks_costs_next_to_nothing(control_plane: ControlPlane) -> None:
+    """Bookmarks come after a minute at the earliest, so with this deadline each watch falls silent."""
+    agent = f"quiet/{uuid.uuid4().hex}"
+    resource, crd = own_kind()
+    async with (
+        connected(control_plane.kubeconfig_path) as admin,
+        connected(control_plane.kubeconfig_path, user_agent=agent) as client,
+    ):
+        await serve(admin, resource, crd)
+        thing = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "a"}}
+        await admin.create(resource, thing, namespace="default")
+        source = Collection(client, resource, idle_timeout=0.2)
+        informer: Informer[Obj] = Informer(source, Store[Obj](), backoff=Backoff(QUICK), stream_lists=False)
+        seen = told(informer)
+
+        async def watched() -> list[str]:
+            entries = await asyncio.to_thread(control_plane.audit.entries, user_agent_prefix=agent)
+            return [entry.uri for entry in entries if "watch=true" in entry.uri]
+
+        async with running(informer.run()):
+            await until(lambda: informer.has_synced)
+            await until(lambda: _reached(watched, 8))
+            await admin.patch(resource, "a", {"spec": {"n": 1}}, PatchType.MERGE, namespace="default")
+            await until(lambda: len(seen) == 2)
+        entries = await asyncio.to_thread(control_plane.audit.entries, user_agent_prefix=agent, verb="list")
+    assert seen == [("ADDED", "a", True), ("MODIFIED", "a", False)]
+    assert ["limit=1&" in f"{entry.uri}&" for entry in entries] == [False, *[True] * (len(entries) - 1)]
+    assert len(entries) >= 4
+
+
+async def _reached(requests: Callable[[], Awaitable[list[str]]], count: int) -> bool:
+    return len(await requests()) >= count
 
 
 async def test_a_version_from_before_the_servers_memory_is_gone(client: Client, namespace: str) -> None:

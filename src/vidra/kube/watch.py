@@ -21,7 +21,8 @@ from vidra.kube.resource import Resource
 
 log = structlog.get_logger(__name__)
 
-#: Seconds of silence after which a watch counts as dead. API servers send a bookmark about once a minute.
+#: Seconds of silence after which a watch counts as dead. API servers send a bookmark about once a minute; for some
+#: kinds they send none, and a kind that was defined just now waits two minutes for its first (seen on 1.36).
 IDLE_TIMEOUT = 90.0
 #: Bytes of JSON that are parsed in one go, about 2 ms.
 PARSE_TOGETHER = 128 * 1024

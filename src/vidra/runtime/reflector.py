@@ -116,6 +116,7 @@ class Reflector(Generic[T]):
         self._listed_at = float("-inf")
         self._short_watches = 0
         self._silences = 0
+        self._bookmarked = False
         #: Which state it is in: empty, streaming, listing, listed, watching.
         self.state = "empty"
         #: Whether the sink has ever had a full list.
@@ -259,6 +260,7 @@ class Reflector(Generic[T]):
     def _take(self, event: WatchEvent) -> None:
         version = version_of(event)
         if event.type == "BOOKMARK":
+            self._bookmarked = True
             if version:
                 self._sink.advance(version)
         elif event.type in _CHANGES and self._source.accepts(event.object):
@@ -278,14 +280,23 @@ class Reflector(Generic[T]):
         return await self._failed(error, Listed() if self._short_watches % 2 else Empty(self._version))
 
     async def _silent(self, error: Silent) -> State:
-        """A dead connection, as a rule, and the next one goes on. The second silence in a row renews the list: a
-        version from the future, as after etcd came back from a backup, is watched without a word and without an
-        end."""
+        """A dead connection, or a server that sends no bookmarks (none are promised, and for a kind that was defined
+        just now none come for minutes): in both cases the next watch goes on here.
+
+        The second silence in a row may also be that of a version from the future, which is watched without a word and
+        without an end after etcd came back from a backup. Asking for one object tells."""
         self._silences += 1
-        self._log.warning("a watch fell silent, opening another", error=str(error))
+        level = "warning" if self._bookmarked else "debug"
+        getattr(self._log, level)("a watch fell silent, opening another", error=str(error))
         if self._silences % 2:
             return Listed()
-        return Empty(self._version)
+        try:
+            await self._source.list_page(resource_version=self._version, continue_token=None, limit=1)
+        except KubeError as answer:
+            if isinstance(answer, ApiError) and (answer.gone or answer.too_large_version):
+                return Empty(None)
+            return await self._failed(answer, Listed())
+        return Listed()
 
     async def _watch_failed(self, error: KubeError) -> State:
         """Where a watch is taken up again that could not be opened, or was ended by an error."""

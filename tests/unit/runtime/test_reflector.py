@@ -188,16 +188,36 @@ def test_u1_a_watch_that_fell_silent_is_opened_again_at_once() -> None:
     assert scene.last_activity == pytest.approx(90)
 
 
-def test_silence_again_renews_the_list_since_a_version_from_the_future_is_watched_in_silence() -> None:
+def test_a_version_from_the_future_is_watched_in_silence_and_found_out() -> None:
     """etcd came back from a backup: the server knows version 5, we wait for what comes after 700."""
     silent: list[Step] = [Pause(90), Silent("nothing")]
     scene = Scene(
         [page("700", thing("a", "650")), TOO_LARGE, page("5", thing("a", "4"))],
         [silent, silent, [FOREVER]],
     ).play(200)
-    assert [asked["resource_version"] for asked in scene.source.asked("list")] == [None, "700", None]
+    assert [(asked["resource_version"], asked["limit"]) for asked in scene.source.asked("list")] == [
+        (None, 250),
+        ("700", 1),
+        (None, 250),
+    ]
     assert [asked["resource_version"] for asked in scene.source.asked("watch")] == ["700", "700", "5"]
     assert scene.told[1:] == [("MODIFIED", "a")]
+
+
+def test_a_kind_that_is_always_silent_is_never_listed_again() -> None:
+    scene = Scene([page("7", thing("a", "3")), page("7", thing("x", "3"))], [[Pause(90), Silent("nothing")]]).play(3600)
+    assert scene.told == [("ADDED", "a")]
+    assert {asked["limit"] for asked in scene.source.asked("list")[1:]} == {1}
+    assert len(scene.source.requests) == pytest.approx(3600 / 90 * 1.5, abs=3)
+    assert scene.error is None
+
+
+def test_a_server_that_is_gone_after_two_silences_is_met_by_pauses() -> None:
+    silent: list[Step] = [Pause(90), Silent("nothing")]
+    down = Unreachable("no route")
+    scene = Scene([page("7"), down], [silent, silent, down]).play(300)
+    assert scene.error is down
+    assert len(scene.source.requests) < 14
 
 
 def test_a_relist_without_changes_tells_nothing() -> None:
