@@ -18,10 +18,11 @@ class ReadError(Exception):
     """Text that can't be read. ``line`` counts from 1; ``message`` holds no value of the text.
 
     ``ahead``: complete documents that stand before the broken one in the same part of the text. ``partial``: what had
-    been read of the broken one, or None.
+    been read of the broken one, or None. ``position``: of a character that may not stand there, in that part.
     """
 
     ahead = 0
+    position = 0
     partial: Any = None
 
     def __init__(self, line: int, message: str) -> None:
@@ -36,7 +37,9 @@ def unprintable(text: str, position: int | None, first_line: int) -> ReadError:
         bad = _UNPRINTABLE.search(text)
         position = bad.start() if bad else 0
     line = first_line + text.count("\n", 0, position)
-    return ReadError(line, f"the character U+{ord(text[position]):04X} may not stand in a manifest")
+    fault = ReadError(line, f"the character U+{ord(text[position]):04X} may not stand in a manifest")
+    fault.position = position
+    return fault
 
 
 def syntax_error(error: MarkedYAMLError, text: str, first_line: int) -> ReadError:

@@ -7,6 +7,7 @@ length bounds. What comes out is JSON-like throughout, shares no parts (an alias
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -67,6 +68,10 @@ def read_yaml(
         fault = unprintable(text, error.start, first_line)
     except ReadError as error:
         fault = error
+    if fault.position:  # libyaml looks at characters long before it parses them
+        with suppress(MarkedYAMLError, ReadError):
+            reader = _Reader(text[: fault.position], first_line, limits, Expansion(), None)
+            reader.documents()
     fault.partial = reader.root[0] if reader.root else None
     raise fault
 
