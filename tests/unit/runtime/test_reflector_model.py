@@ -25,6 +25,8 @@ STEPS = st.one_of(
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("recreate"), NAMES),
     st.tuples(st.just("compact"), st.none()),
+    # What no watch can show any more: only a new list tells.
+    st.tuples(st.just("gap"), st.lists(st.tuples(st.sampled_from(["put", "remove", "recreate"]), NAMES), max_size=5)),
     st.tuples(st.just("break"), st.sampled_from(sorted(FAULTS))),
     st.tuples(st.just("refuse"), st.lists(st.none() | st.sampled_from(sorted(FAULTS)), min_size=1, max_size=4)),
     st.tuples(st.just("wait"), st.sampled_from([0.005, 0.02, 0.5, 2, 70, 400])),
@@ -44,13 +46,13 @@ async def play(steps: list[tuple[str, Any]], *, stream_lists: bool) -> None:
     task = asyncio.create_task(informer.run())
     for word, what in steps:
         match word:
-            case "put":
-                server.put(what)
-            case "remove":
-                server.remove(what)
-            case "recreate":
-                server.remove(what)
-                server.put(what)
+            case "put" | "remove" | "recreate":
+                write(server, word, what)
+            case "gap":
+                server.break_streams("cut")
+                for kind, name in what:
+                    write(server, kind, name)
+                server.compact()
             case "compact":
                 server.compact()
             case "break":
@@ -73,6 +75,13 @@ async def play(steps: list[tuple[str, Any]], *, stream_lists: bool) -> None:
     with suppress(asyncio.CancelledError):
         await task
     assert server.open_watches == 0
+
+
+def write(server: History, kind: str, name: str) -> None:
+    if kind != "put":
+        server.remove(name)
+    if kind != "remove":
+        server.put(name)
 
 
 def add_up(told: list[Change[Obj]], store: Store[Obj]) -> None:
