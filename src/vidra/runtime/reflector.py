@@ -11,24 +11,15 @@ Promises (the ids are the project's list of what controller runtimes guarantee):
   survived (R6, R7, R9).
 * The event loop is not held for longer than :data:`SLICE` plus one page or one object (R15).
 
-The states, and the one way through them::
-
-    Empty --> Streaming --+--> Watching --> Listed --> Watching ...
-      |                   |        |           |
-      +-----> Listing --> Listed   +-----------+--> Empty      (the version is gone, or the server refuses)
-
-Streaming is WatchList (R3): the objects come one by one on the watch itself, which costs the server less than a list
-and never puts 500 objects into one piece of JSON. Where it fails, Listing takes its place.
+:mod:`vidra.runtime.reflector_states` has the way through its states.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -36,6 +27,7 @@ from vidra.kube.errors import ApiError, InvalidAnswer, KubeError, Silent, Unreac
 from vidra.kube.watch import WatchEvent
 from vidra.runtime.backoff import Backoff, ExponentialBackoff
 from vidra.runtime.listing import PAGE_SIZE, SLICE, FullList, Lister, Pace, Sink, Source, now, skip, version_of
+from vidra.runtime.reflector_states import Empty, Listed, Listing, State, Streaming, Watching
 from vidra.runtime.store import ChangeType
 from vidra.runtime.versions import older
 
@@ -56,40 +48,6 @@ LONGEST_RETRY_AFTER = 300.0
 _CHANGES = {change.value: change for change in ChangeType}
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """A full list is due. ``at_least`` is the version it must not be older than; None asks for the most recent."""
-
-    at_least: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    at_least: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    at_least: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The sink is true as of the last version; a watch from there is due."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """An open watch. ``opened`` is the loop's time of its start."""
-
-    connection: AsyncExitStack
-    events: AsyncIterator[WatchEvent]
-    opened: float
-
-
-State: TypeAlias = Empty | Streaming | Listing | Listed | Watching
 
 
 class Reflector(Generic[T]):
