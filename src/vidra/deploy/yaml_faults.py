@@ -44,13 +44,12 @@ def unprintable(text: str, position: int | None, first_line: int) -> ReadError:
 
 def syntax_error(error: MarkedYAMLError, text: str, first_line: int) -> ReadError:
     """What libyaml found, in one line and without the text around it."""
-    mark = error.problem_mark or error.context_mark
-    line = first_line + (mark.line if mark else 0)
     message = f"isn't YAML: {error.problem or error.context or 'syntax error'}"
     if error.context and error.context_mark and error.problem:
         message += f" ({error.context} of line {first_line + error.context_mark.line})"
-    lines = text.splitlines()
-    at = error.problem_mark.line if error.problem_mark else len(lines)
-    if at < len(lines) and "\t" in lines[at][: len(lines[at]) - len(lines[at].lstrip())]:
+    mark = error.problem_mark or error.context_mark
+    lines = text.splitlines() or [""]
+    at = min(mark.line if mark else 0, len(lines) - 1)  # the end of a text counts as a line for libyaml
+    if "\t" in lines[at][: len(lines[at]) - len(lines[at].lstrip())]:
         message += "; the line is indented by a tab, and YAML wants spaces"
-    return ReadError(line, message)
+    return ReadError(first_line + at, message)

@@ -62,14 +62,12 @@ def read_yaml(
         return reader.documents()
     except MarkedYAMLError as error:
         fault = syntax_error(error, text, first_line)
-    except ReaderError:
+    except (ReaderError, UnicodeEncodeError):
         fault = unprintable(text, None, first_line)
-    except UnicodeEncodeError as error:
-        fault = unprintable(text, error.start, first_line)
     except ReadError as error:
         fault = error
     if fault.position:  # libyaml looks at characters long before it parses them
-        with suppress(MarkedYAMLError, ReadError):
+        with suppress(MarkedYAMLError, ReaderError, ReadError):
             reader = _Reader(text[: fault.position], first_line, limits, Expansion(), None)
             reader.documents()
     fault.partial = reader.root[0] if reader.root else None

@@ -114,7 +114,7 @@ def test_line_ends_of_windows_are_line_ends() -> None:
 
 def test_a_broken_document_hides_no_other_faults_and_keeps_back_the_good_ones() -> None:
     found = problems(f"{A}---\na: [\n---\n{B}---\nwords\n")
-    assert [(problem.document, problem.line) for problem in found] == [(2, 6), (4, 11)]
+    assert [(problem.document, problem.line) for problem in found] == [(2, 5), (4, 11)]
 
 
 @pytest.mark.parametrize(
