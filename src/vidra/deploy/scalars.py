@@ -33,6 +33,7 @@ _OCTAL = re.compile(r"([-+]?)0[oO]?([0-7]+)")
 _PREFIXED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+))")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
+_STRAY_UNDERSCORE = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
 
 _TAG = "tag:yaml.org,2002:"
@@ -53,6 +54,8 @@ def plain(text: str) -> Any:
         return text
     if text in _NOT_FINITE:
         raise ScalarError("infinity and not-a-number can't be sent to Kubernetes (quote it if it is text)")
+    if text[0] == "." and _STRAY_UNDERSCORE.search(text):  # Go is lenient behind a digit or a sign only
+        return text
     return _number(text.replace("_", ""), text)
 
 
