@@ -7,7 +7,8 @@ Two kinds of settings, told apart by when they can change:
   default of the same meaning. A wrong value changes nothing and is named; a key that goes away falls back.
 
 Nothing here reads or watches anything: :meth:`Settings.load` gets flags and environment, :func:`choose_config_map` and
-:func:`parse_config_map` get objects as the API server sends them. docs/configuration.md is the same for users.
+:func:`parse_config_map` get objects as the API server sends them. What the settings are called and mean is in
+:mod:`vidra.options`; docs/configuration.md is the same for users.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from vidra.api.durations import parse_duration
+from vidra.options import OPTIONS
 
 #: Seconds. A shorter interval is a typing error ("1ms"), and it would flood Infrahub and the API server.
 MIN_INTERVAL: Final = 1.0
@@ -30,8 +32,6 @@ _MAX_DURATION: Final = 2**63 / 1e9
 
 #: A Service called "vidra-metrics" makes Kubernetes set VIDRA_METRICS_PORT=tcp://10.96.0.7:8080 in every pod beside it.
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
-#: Variables that mean a setting too, and win over VIDRA_*: the pod knows where it is.
-_OTHER_VARIABLES: Final[Mapping[str, str]] = {"namespace": "POD_NAMESPACE"}
 
 
 class SettingsError(ValueError):
@@ -118,63 +118,32 @@ _LIVE: Final = LiveConfig()
 
 
 class Settings(BaseModel):
-    """What is fixed while the operator runs. A field ``a_b`` is the flag ``--a-b`` and the variable ``VIDRA_A_B``."""
+    """What is fixed while the operator runs. vidra.options says of each field what it means and how it is set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    kubeconfig: Annotated[Path | None, AfterValidator(lambda path: path and path.expanduser())] = Field(
-        None, description="Kubeconfig file. Default: the pod's service account, else KUBECONFIG or ~/.kube/config."
-    )
-    context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: str = Field(
-        "vidra-system",
-        pattern=_NAMESPACE,
-        description="Vidra's own namespace: its ConfigMap and Secrets are here. Default: vidra-system.",
-    )
-    secrets_namespace: Annotated[str, AfterValidator(_secrets_namespace)] = Field(
-        "", description="Where credentials are looked for: a namespace, or * for all. Default: Vidra's own."
-    )
-    allow_in_kubeconfig: Annotated[frozenset[str], BeforeValidator(_words), AfterValidator(_allowed)] = Field(
-        frozenset(),
-        description="What kubeconfigs of Secrets may use, with commas between: exec, auth-provider, files, "
-        "insecure-tls. Default: none of it.",
-    )
+    kubeconfig: Annotated[Path | None, AfterValidator(lambda path: path and path.expanduser())] = None
+    context: str | None = None
+    namespace: str = Field("vidra-system", pattern=_NAMESPACE)
+    #: Empty: Vidra's own; ``*``: all.
+    secrets_namespace: Annotated[str, AfterValidator(_secrets_namespace)] = ""
+    allow_in_kubeconfig: Annotated[frozenset[str], BeforeValidator(_words), AfterValidator(_allowed)] = frozenset()
     default_service_account: str = Field(
-        "",
-        pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$",
-        description="namespace/name of the service account to deploy as where spec.serviceAccountName is empty. "
-        "Default: the operator's own rights.",
+        "", pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
     )
-    workers_sync: Workers = Field(4, description="Syncs worked on at once. Default: 4.")
-    workers_resource: Workers = Field(16, description="Resources worked on at once. Default: 16.")
-    bind_address: Annotated[str, AfterValidator(_address)] = Field(
-        "127.0.0.1",
-        description="Address of probes and metrics; empty: all. Default: all in a cluster, 127.0.0.1 elsewhere.",
-    )
-    health_port: Port = Field(8081, description="Port of /healthz and /readyz; 0: none. Default: 8081.")
-    metrics_port: Port = Field(8080, description="Port of /metrics; 0: none. May be the health port. Default: 8080.")
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _of_text(str.lower)] = Field(
-        "info", description="debug, info, warning or error. Default: info."
-    )
-    log_format: Annotated[Literal["auto", "json", "console"], _of_text(str.lower)] = Field(
-        "auto", description="json, console, or auto: console on a terminal. Default: auto."
-    )
-    grace: Annotated[float, _of_text(_duration), Field(ge=0)] = Field(
-        25.0, description="How long work under way may take to end at shutdown. Default: 25s."
-    )
-    requeue_sync_after: Interval = Field(
-        _LIVE.requeue_sync_after, description="How often a sync asks Infrahub; 0: never by itself. Default: 1m. *"
-    )
-    requeue_resources_after: Interval = Field(
-        _LIVE.requeue_resources_after,
-        description="How often a resource is compared with its cluster; 0: never by itself. Default: 10m. *",
-    )
-    query_name: str = Field(
-        "", max_length=253, description="Stored query that lists artifacts. Default: a built-in query. *"
-    )
-    event_based_reconcile: Annotated[bool, _of_text(parse_bool)] = Field(
-        False, description="Correct drift when it happens, for every resource. Default: no. *"
-    )
+    workers_sync: Workers = 4
+    workers_resource: Workers = 16
+    #: Empty: all addresses.
+    bind_address: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
+    health_port: Port = 8081
+    metrics_port: Port = 8080
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _of_text(str.lower)] = "info"
+    log_format: Annotated[Literal["auto", "json", "console"], _of_text(str.lower)] = "auto"
+    grace: Annotated[float, _of_text(_duration), Field(ge=0)] = 25.0
+    requeue_sync_after: Interval = _LIVE.requeue_sync_after
+    requeue_resources_after: Interval = _LIVE.requeue_resources_after
+    query_name: str = Field("", max_length=253)
+    event_based_reconcile: Annotated[bool, _of_text(parse_bool)] = False
 
     @property
     def secrets_scope(self) -> str | None:
@@ -203,25 +172,19 @@ class Settings(BaseModel):
         if environ.get("KUBERNETES_SERVICE_HOST"):
             values["bind_address"] = ""
         for name in cls.model_fields:
-            flag = f"--{name.replace('_', '-')}"
+            option = OPTIONS[name]
             if flags.get(name) is not None:
-                values[name], sources[name] = flags[name], f"{flag} (or {variables(name)[-1]})"
+                values[name], sources[name] = flags[name], f"{option.flag} (or {option.variables[-1]})"
                 continue
-            for variable in variables(name):
+            for variable in option.variables:
                 value = environ.get(variable)
                 if value and not _SERVICE_LINK.match(value):
-                    values[name], sources[name] = value, f"{variable} (or {flag})"
+                    values[name], sources[name] = value, f"{variable} (or {option.flag})"
                     break
         try:
             return cls.model_validate(values)
         except ValidationError as error:
             raise SettingsError("; ".join(_problem(detail, sources) for detail in error.errors())) from error
-
-
-def variables(field: str) -> tuple[str, ...]:
-    """The environment variables of a field of Settings; the first that is set counts."""
-    own = f"VIDRA_{field.upper()}"
-    return (_OTHER_VARIABLES[field], own) if field in _OTHER_VARIABLES else (own,)
 
 
 def _problem(detail: Mapping[str, Any], sources: Mapping[str, str]) -> str:
@@ -231,12 +194,13 @@ def _problem(detail: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     return f"{sources.get(name, name)}: {text}" + ("" if given in text else f", got {given}")
 
 
-_KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
-    "requeueSyncAfter": ("requeue_sync_after", parse_interval),
-    "requeueResourcesAfter": ("requeue_resources_after", parse_interval),
-    "queryName": ("query_name", str.strip),
-    "eventBasedReconcile": ("event_based_reconcile", parse_bool),
+_PARSE: Final[Mapping[str, Callable[[str], object]]] = {
+    "requeue_sync_after": parse_interval,
+    "requeue_resources_after": parse_interval,
+    "query_name": str.strip,
+    "event_based_reconcile": parse_bool,
 }
+_KEYS: Final = {OPTIONS[field].key: (field, parse) for field, parse in _PARSE.items()}
 
 
 def parse_config_map(

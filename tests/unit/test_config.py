@@ -12,8 +12,8 @@ from vidra.config import (
     SettingsError,
     choose_config_map,
     parse_config_map,
-    variables,
 )
+from vidra.options import OPTIONS, Option, table
 
 BASE = LiveConfig()
 
@@ -126,11 +126,28 @@ def test_settings_can_t_be_changed() -> None:
         load().grace = 1.0  # type: ignore[misc]
 
 
-def test_every_setting_is_documented_with_its_flag_and_variables() -> None:
+# -- the words ------------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_has_its_words_and_every_word_a_setting() -> None:
+    assert list(OPTIONS) == list(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in OPTIONS.values() if not option.default.startswith("(")], ids=lambda each: each.name
+)
+def test_a_default_that_is_written_down_is_the_one_that_holds(option: Option) -> None:
+    assert getattr(load({option.name: option.default}), option.name) == getattr(load(), option.name)
+
+
+def test_a_setting_that_is_live_has_a_key_and_no_other_has() -> None:
+    live = {name for name, option in OPTIONS.items() if option.key}
+    assert live == set(LiveConfig.__slots__)
+
+
+def test_the_documented_table_is_the_code_s() -> None:
     text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    for field in Settings.model_fields:
-        assert f"`--{field.replace('_', '-')}`" in text
-        assert all(f"`{variable}`" in text for variable in variables(field))
+    assert "\n".join(table()) in text, "\n".join(table())
 
 
 # -- the ConfigMap --------------------------------------------------------------------------------------------------

@@ -14,41 +14,42 @@ import os
 import signal
 import traceback
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from vidra.config import Settings, SettingsError, variables
+from vidra.options import OPTIONS
+
+if TYPE_CHECKING:
+    from vidra.config import Settings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _option(field: str, metavar: str = "TEXT") -> Any:
-    text = Settings.model_fields[field].description
-    flag = f"--{field.replace('_', '-')}"
-    names = f"{flag}/--no-{flag[2:]}" if Settings.model_fields[field].annotation is bool else flag
-    return typer.Option(names, help=f"{text} [{', '.join(variables(field))}]", metavar=metavar, show_default=False)
+def _option(name: str) -> Any:
+    option = OPTIONS[name]
+    return typer.Option("/".join(option.flags), help=option.help, metavar=option.metavar or None, show_default=False)
 
 
 def run(
     ctx: typer.Context,
-    kubeconfig: Annotated[str | None, _option("kubeconfig", "FILE")] = None,
-    context: Annotated[str | None, _option("context", "NAME")] = None,
-    namespace: Annotated[str | None, _option("namespace", "NAME")] = None,
-    secrets_namespace: Annotated[str | None, _option("secrets_namespace", "NAME")] = None,
-    allow_in_kubeconfig: Annotated[str | None, _option("allow_in_kubeconfig", "WORDS")] = None,
-    default_service_account: Annotated[str | None, _option("default_service_account", "NAMESPACE/NAME")] = None,
-    workers_sync: Annotated[str | None, _option("workers_sync", "COUNT")] = None,
-    workers_resource: Annotated[str | None, _option("workers_resource", "COUNT")] = None,
-    bind_address: Annotated[str | None, _option("bind_address", "IP")] = None,
-    health_port: Annotated[str | None, _option("health_port", "PORT")] = None,
-    metrics_port: Annotated[str | None, _option("metrics_port", "PORT")] = None,
-    log_level: Annotated[str | None, _option("log_level", "LEVEL")] = None,
-    log_format: Annotated[str | None, _option("log_format", "FORMAT")] = None,
-    grace: Annotated[str | None, _option("grace", "DURATION")] = None,
-    requeue_sync_after: Annotated[str | None, _option("requeue_sync_after", "DURATION")] = None,
-    requeue_resources_after: Annotated[str | None, _option("requeue_resources_after", "DURATION")] = None,
-    query_name: Annotated[str | None, _option("query_name", "NAME")] = None,
+    kubeconfig: Annotated[str | None, _option("kubeconfig")] = None,
+    context: Annotated[str | None, _option("context")] = None,
+    namespace: Annotated[str | None, _option("namespace")] = None,
+    secrets_namespace: Annotated[str | None, _option("secrets_namespace")] = None,
+    allow_in_kubeconfig: Annotated[str | None, _option("allow_in_kubeconfig")] = None,
+    default_service_account: Annotated[str | None, _option("default_service_account")] = None,
+    workers_sync: Annotated[str | None, _option("workers_sync")] = None,
+    workers_resource: Annotated[str | None, _option("workers_resource")] = None,
+    bind_address: Annotated[str | None, _option("bind_address")] = None,
+    health_port: Annotated[str | None, _option("health_port")] = None,
+    metrics_port: Annotated[str | None, _option("metrics_port")] = None,
+    log_level: Annotated[str | None, _option("log_level")] = None,
+    log_format: Annotated[str | None, _option("log_format")] = None,
+    grace: Annotated[str | None, _option("grace")] = None,
+    requeue_sync_after: Annotated[str | None, _option("requeue_sync_after")] = None,
+    requeue_resources_after: Annotated[str | None, _option("requeue_resources_after")] = None,
+    query_name: Annotated[str | None, _option("query_name")] = None,
     event_based_reconcile: Annotated[bool | None, _option("event_based_reconcile")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
@@ -57,8 +58,10 @@ def run(
     A flag wins over the environment variable in brackets, that over the default. Where * stands, the labelled ConfigMap
     wins over all three. Durations are like 30s, 1m30s or 1h.
     """
+    from vidra.config import Settings, SettingsError
+
     try:
-        settings = Settings.load({name: ctx.params[name] for name in Settings.model_fields}, os.environ)
+        settings = Settings.load({name: ctx.params[name] for name in OPTIONS}, os.environ)
     except SettingsError as error:
         _refuse(error, debug=debug)
 
