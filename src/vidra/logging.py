@@ -54,7 +54,7 @@ _TEXT: Final = re.compile(
   | (?P<header> \b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:basic|bearer|token)\s+)?) [^\s"',}}]+
   | (?P<field> \\*["'](?:{_NAME}|data|stringData)\\*["']\s*:\s*)
         (?:{_STRING}|\\+["'].*?(?:\\+["']|\Z)|{_value(4)}|[^\s,}}]+)
-  | (?P<block> ^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*\n) (?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z))+
+  | (?P<block> ^(?P<indent>[ \t]*+)(?:[^\n]*?[ ])?(?:data|stringData):[ \t]*\n) (?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z))+
   | (?P<line> (?<=\n)[ \t-]*{_NAME}:[ \t]+) [^\n]+
   | (?P<pair> \b{_NAME}=) (?:{_STRING}|[^\s,;&"')}}]+)
     """,

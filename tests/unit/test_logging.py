@@ -234,6 +234,8 @@ def test_names_that_only_resemble_are_left_alone() -> None:
         (f'{{"data":{{"a":"{SECRET} cut of', f'{{"data":{MASK}'),
         (f'"{{\\"password\\":\\"{SECRET} two\\",\\"a\\":1}}"', f'"{{\\"password\\":{MASK},\\"a\\":1}}"'),
         (f"  stringData:\n    x: |\n      {SECRET}\n  kind: Secret", f"  stringData:\n{MASK}  kind: Secret"),
+        (f"items:\n- data:\n    x: {SECRET}\nkind: List", f"items:\n- data:\n{MASK}kind: List"),
+        (f"applying data:\n  x: {SECRET}\nkind: Secret", f"applying data:\n{MASK}kind: Secret"),
         (f"spec:\n- password: {SECRET} two\n  name: x", f"spec:\n- password: {MASK}\n  name: x"),
         (f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----\nx", f"{MASK}\nx"),
         ("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln is it", f"{MASK} is it"),
