@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -170,6 +171,40 @@ def test_half_a_list_is_never_told_when_it_is_cancelled() -> None:
         assert not informer.has_synced
 
     run(story())
+
+
+@pytest.mark.parametrize("way", ["listed", "streamed", "watched"])
+def test_however_much_is_buffered_the_loop_gets_its_turn(way: str) -> None:
+    """400 objects that come without any waiting, half a millisecond of work each."""
+    many = [thing(f"t{number}", str(number + 1)) for number in range(400)]
+    events: list[Step] = [WatchEvent("ADDED", obj) for obj in many]
+    match way:
+        case "listed":
+            source = ScriptedSource([page("500", *many)], [[FOREVER]])
+        case "streamed":
+            source = ScriptedSource([], [[*events, bookmark("500", initial_events_end=True), FOREVER]])
+        case _:
+            source = ScriptedSource([page("0")], [[*events, FOREVER]])
+
+    def works(obj: Obj) -> Obj:
+        until = time.perf_counter() + 0.0005
+        while time.perf_counter() < until:
+            pass
+        return obj
+
+    async def story() -> int:
+        store: Store[Obj] = Store(transform=works)
+        task = asyncio.create_task(Informer(source, store, stream_lists=way == "streamed").run())
+        turns = 0
+        while len(store) < len(many):
+            await asyncio.sleep(0)
+            turns += 1
+            assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        return turns
+
+    assert asyncio.run(story()) > 10
 
 
 def test_two_kinds_never_share_a_pause() -> None:
