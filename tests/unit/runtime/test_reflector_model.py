@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.scripted.history import FAULTS, History
 from tests.scripted.virtual_time import run
@@ -18,7 +18,7 @@ from vidra.runtime.informer import Informer
 from vidra.runtime.reflector import HEALTHY_AFTER, PAUSES
 from vidra.runtime.store import Change, ChangeType, Key, Store
 
-NAMES = st.sampled_from("abcdefgh")
+NAMES = st.sampled_from("abcd")
 STEPS = st.one_of(
     st.tuples(st.just("put"), NAMES),
     st.tuples(st.just("put"), NAMES),
@@ -29,6 +29,7 @@ STEPS = st.one_of(
     st.tuples(st.just("gap"), st.lists(st.tuples(st.sampled_from(["put", "remove", "recreate"]), NAMES), max_size=5)),
     st.tuples(st.just("break"), st.sampled_from(sorted(FAULTS))),
     st.tuples(st.just("refuse"), st.lists(st.none() | st.sampled_from(sorted(FAULTS)), min_size=1, max_size=4)),
+    st.tuples(st.just("wait"), st.sampled_from([2, 70])),
     st.tuples(st.just("wait"), st.sampled_from([0.005, 0.02, 0.5, 2, 70, 400])),
 )
 #: The longest run of refusals above is met by pauses that grow to a minute; this is more than all of them.
@@ -105,6 +106,9 @@ def add_up(told: list[Change[Obj]], store: Store[Obj]) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(steps=st.lists(STEPS, max_size=40), stream_lists=st.booleans())
+@example(
+    steps=[("put", "a"), ("put", "b"), ("wait", 2), ("gap", [("remove", "a"), ("recreate", "b")])], stream_lists=False
+)
+@given(steps=st.lists(STEPS, min_size=10, max_size=40), stream_lists=st.booleans())
 def test_in_the_end_the_store_holds_what_the_server_holds(steps: list[tuple[str, Any]], stream_lists: bool) -> None:
     run(play(steps, stream_lists=stream_lists))
