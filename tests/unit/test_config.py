@@ -13,6 +13,7 @@ from vidra.config import (
     choose_config_map,
     parse_config_map,
 )
+from vidra.kube.kubeconfig import Allow
 from vidra.options import OPTIONS, Option, table
 
 BASE = LiveConfig()
@@ -119,6 +120,19 @@ def test_values_are_read_as_people_write_them() -> None:
     assert settings.log_level == "debug"
     assert settings.kubeconfig == Path.home() / "kube"
     assert settings.live == LiveConfig(None, 5400.0, "ArtifactIDs", True)
+
+
+def test_what_kubeconfigs_may_be_allowed_is_what_they_can_be_refused() -> None:
+    assert load({"allow_in_kubeconfig": ", ".join(Allow)}).allow_in_kubeconfig == set(Allow)
+    with pytest.raises(SettingsError, match="insecure: not one of auth-provider, exec, files, insecure-tls"):
+        load({"allow_in_kubeconfig": "exec,insecure"})
+
+
+@pytest.mark.parametrize("account", ["", "team/deployer", "team/deployer.v2"])
+def test_a_service_account_is_named_with_its_namespace(account: str) -> None:
+    assert load({"default_service_account": account}).default_service_account == account
+    with pytest.raises(SettingsError, match="--default-service-account"):
+        load({"default_service_account": f"{account}/"})
 
 
 def test_settings_can_t_be_changed() -> None:
