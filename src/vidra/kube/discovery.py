@@ -48,7 +48,8 @@ class Discovery:
         self._client = client
         self._kinds: dict[GroupKind, dict[str, Resource]] = {}
         self._stale: set[tuple[str, str]] = set()
-        self._read_at = float("-inf")
+        # When the last reading began and ended.
+        self._began_at = self._read_at = float("-inf")
         self._lock = asyncio.Lock()
 
     async def resource(self, group: str, version: str, kind: str) -> Resource:
@@ -93,11 +94,14 @@ class Discovery:
         return [r for r in first if r.namespaced and {"list", "delete"} <= r.verbs]
 
     async def refresh(self, *, now: bool = False) -> None:
-        """Reads the server's kinds again; concurrent callers share one reading. ``now`` skips the pause."""
+        """Reads the server's kinds again; concurrent callers share one reading. ``now`` skips the pause.
+
+        With ``now`` the reading begins after the call: what was established before is in it."""
         asked = time.monotonic()
         async with self._lock:
-            if self._read_at > asked or (not now and time.monotonic() - self._read_at < REFRESH_PAUSE):
+            if self._began_at > asked or (not now and time.monotonic() - self._read_at < REFRESH_PAUSE):
                 return
+            began = time.monotonic()
             kinds: dict[GroupKind, dict[str, Resource]] = {}
             stale: set[tuple[str, str]] = set()
             for path in ("/api", "/apis"):
@@ -110,7 +114,7 @@ class Discovery:
                     await self._read_one_by_one(answer, path, kinds, stale)
             self._keep_stale(kinds, stale)
             self._kinds, self._stale = kinds, stale
-            self._read_at = time.monotonic()
+            self._began_at, self._read_at = began, time.monotonic()
 
     async def _read_one_by_one(
         self, answer: Obj, path: str, kinds: dict[GroupKind, dict[str, Resource]], stale: set[tuple[str, str]]

@@ -125,6 +125,34 @@ def test_many_that_miss_at_once_share_one_reading() -> None:
     assert server.readings == 2
 
 
+def test_a_reading_that_began_before_one_asked_does_not_count() -> None:
+    """A definition became established while somebody else's reading was under way: it may not be in there."""
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Server):
+        async def raw(self, method: str, path: str, *, accept: str = "") -> Any:
+            answer = await super().raw(method, path, accept=accept)
+            if path == "/apis" and not go_on.is_set():
+                under_way.set()
+                await go_on.wait()
+            return answer
+
+    server = Slow()
+
+    async def scene(discovery: Discovery) -> None:
+        earlier = asyncio.create_task(discovery.refresh())
+        await under_way.wait()
+        server.groups["example"] = [version("v1", "Thing")]
+        asked = asyncio.create_task(discovery.refresh(now=True))
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(earlier, asked)
+        assert (await discovery.resource("example", "v1", "Thing")).kind == "Thing"
+
+    ask(server, scene)
+    assert server.readings == 2
+
+
 @pytest.mark.usefixtures("_no_pause")
 def test_a_group_that_cannot_be_discovered_is_unknown_and_not_absent() -> None:
     server = Server(example=[version("v1", stale=True)])
