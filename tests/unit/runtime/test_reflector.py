@@ -93,6 +93,7 @@ def test_an_unknown_type_and_a_foreign_kind_are_skipped() -> None:
 
 
 @pytest.mark.case("U2")
+@pytest.mark.case("R01")
 def test_u2_gone_in_the_stream_costs_one_list_and_tells_what_was_missed() -> None:
     before = page("7", thing("kept", "1"), thing("deleted", "2"), thing("changed", "3"))
     after = page("20", thing("kept", "1"), thing("changed", "15"))
@@ -104,6 +105,7 @@ def test_u2_gone_in_the_stream_costs_one_list_and_tells_what_was_missed() -> Non
 
 
 @pytest.mark.case("U3")
+@pytest.mark.case("R01")
 def test_u3_gone_as_the_answer_to_a_watch_is_the_same() -> None:
     before = page("7", thing("kept", "1"), thing("deleted", "2"), thing("changed", "3"))
     after = page("20", thing("kept", "1"), thing("changed", "15"))
