@@ -1,0 +1,288 @@
+"""The operator as a process of its own under the ServiceAccount that ships: its rights are enough for the main job.
+
+Nobody else's rights are at hand: the kubeconfig holds a token of that account and nothing else. A 403 that the
+operator gets around is a fault too, so the audit log decides, not the outcome alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.integration.kube_support import CONFIGMAPS, NAMESPACES, until
+from tests.integration.world import SECRETS, World, config_map, documents, world
+
+from controlplane import ControlPlane
+from controlplane.audit import Entry, Mark
+from e2e.kubectl import Kubectl, kustomize
+from vidra.api import names
+from vidra.kube.client import Obj
+from vidra.kube.resource import Resource
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+NAMESPACE = "vidra-system"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:vidra"
+ARTIFACT = "Rights_Manifest"
+HIDDEN = "hunter2-Zm9v"
+PASSWORD = "open-sesame-Zm9v"  # not the stand-in's own, which is a word of every line
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+
+
+@pytest.fixture(scope="module")
+def account(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Installs CRDs and rights as shipped; a kubeconfig with a token of the shipped ServiceAccount."""
+    kubectl = Kubectl(control_plane.kubeconfig_path)
+    kubectl("apply", "--server-side", "-f", str(MANIFESTS / "operator/namespace.yaml"))
+    kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
+    kubectl("apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+    kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", "-", stdin=kustomize(MANIFESTS / "crds"))
+    token = kubectl("-n", NAMESPACE, "create", "token", "vidra").strip()
+    yield write_kubeconfig(tmp_path_factory.mktemp("account") / "kubeconfig", control_plane, token)
+    kubectl("delete", "-k", str(MANIFESTS / "rbac"))
+    kubectl("delete", "--timeout=60s", "namespace", NAMESPACE)  # waits, so that others may make it anew
+
+
+def write_kubeconfig(path: Path, plane: ControlPlane, token: str) -> Path:
+    authority = base64.b64encode(plane.ca_path.read_bytes()).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": plane.url, "certificate-authority-data": authority}}],
+        "users": [{"name": "vidra", "user": {"token": token}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "vidra"}}],
+        "current-context": "here",
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@asynccontextmanager
+async def operator_process(kubeconfig: Path, log: Path) -> AsyncIterator[None]:
+    """`python -m vidra run` with everything on its own command line; ended in order, and loud when it wasn't."""
+    command = f"run --kubeconfig {kubeconfig} --namespace {NAMESPACE} --health-port 0 --metrics-port 0 --grace 5s"
+    command += " --requeue-sync-after 1s --requeue-resources-after 5s --log-level debug --log-format json"
+    foreign = ("VIDRA_", "POD_NAMESPACE", "KUBERNETES_SERVICE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "vidra", *command.split(), stdout=out, stderr=out, env=environment
+        )
+        try:
+            yield
+            assert process.returncode is None, f"the operator has ended:\n{log.read_text()}"
+            process.terminate()
+            assert await asyncio.wait_for(process.wait(), 30) == 0, log.read_text()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+async def w(control_plane: ControlPlane, account: Path) -> AsyncIterator[World]:
+    """The stand-in and an administrator's client; no operator. Its credentials are where the shipped rights reach."""
+    async with world(control_plane, start=False, credentials=False) as made:
+        made.standin.accounts.by_name[made.standin.username].password = PASSWORD
+        made.standin.accounts.anonymous = False
+        await made.client.create(SECRETS, credentials(made), namespace=NAMESPACE)
+        yield made
+        await made.client.delete(SECRETS, "rights", namespace=NAMESPACE)
+
+
+def credentials(w: World) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "rights", "namespace": NAMESPACE, "labels": {names.CREDENTIALS_LABEL: "127.0.0.1"}},
+        "stringData": {"username": w.standin.username, "password": PASSWORD},
+    }
+
+
+def refused(plane: ControlPlane, since: Mark) -> list[str]:
+    """What the shipped account, or one that it acts as, was refused."""
+
+    def shown(entry: Entry) -> str:
+        return f"{entry.user}: {entry.verb} {entry.uri}"
+
+    return [shown(entry) for entry in plane.audit.entries(since=since) if entry.code == 403 and _ours(entry)]
+
+
+def _ours(entry: Entry) -> bool:
+    return entry.user.startswith("system:serviceaccount:") and not entry.user.startswith("system:serviceaccount:kube-")
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def everything(namespace: str, *, text: str = "first") -> str:
+    """One of each kind that rights are special for: contents of a namespace, roles that grant more than the operator
+    has, a definition of a new kind and an object of it."""
+    group = f"{namespace}.example"
+    inside = {"namespace": namespace}
+    account = {"kind": "ServiceAccount", "name": "web", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "web"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example"}]}}
+    return documents(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        config_map("page", namespace, text=text),
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", **inside}, "stringData": {"word": HIDDEN}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web", **inside}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": "web", **inside},
+            "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["update", "deletecollection"]}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "web", **inside},
+            "roleRef": role,
+            "subjects": [account],
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web", **inside},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod},
+        },
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"things.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            },
+        },
+        {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "thing", **inside}, "spec": {"a": 1}},
+    )
+
+
+async def test_the_shipped_rights_are_enough_for_the_main_job(
+    control_plane: ControlPlane, account: Path, w: World, tmp_path: Path
+) -> None:
+    mark = control_plane.audit.mark()
+    log = tmp_path / "log"
+    one, two = f"{w.namespace}-one", f"{w.namespace}-two"
+    first = w.standin.add_artifact(name=ARTIFACT, content=everything(one), target="one")
+    second = w.standin.add_artifact(name=ARTIFACT, content=everything(two), target="two")
+
+    async with operator_process(account, log):
+        await w.create_sync("rights", source={"artefactName": ARTIFACT})
+        await w.until_state(w.SYNCS, "rights", "Succeeded", timeout=60.0)
+        for artifact in (first, second):
+            await w.until_state(w.RESOURCES, artifact, "Succeeded", timeout=60.0)
+        assert await w.get(DEPLOYMENTS, "web", one) is not None
+
+        w.standin.change_artifact(first, everything(one, text="second"))
+        await until(lambda: has_text(w, one, "second"), timeout=60.0)
+
+        w.standin.remove_artifact(second)
+        await w.until_gone(w.RESOURCES, second, timeout=60.0)
+        await w.until_gone(NAMESPACES, two, timeout=60.0)
+        assert await has_text(w, one, "second")
+
+        await w.client.delete(w.SYNCS, "rights")
+        await w.until_gone(w.SYNCS, "rights", timeout=60.0)
+        await w.until_gone(NAMESPACES, one, timeout=60.0)
+        assert await w.all(w.RESOURCES) == []
+
+    assert control_plane.audit.count(since=mark, user=ACCOUNT) > 0
+    assert refused(control_plane, mark) == []
+    assert [line for line in lines(log) if "forbidden" in json.dumps(line).lower()] == []
+    assert [line for line in lines(log) if "exception" in line] == []
+
+
+async def has_text(w: World, namespace: str, text: str) -> bool:
+    found = await w.get(CONFIGMAPS, "page", namespace)
+    return found is not None and found["data"] == {"text": text}
+
+
+async def test_a_resource_may_be_deployed_with_the_rights_of_a_service_account(
+    control_plane: ControlPlane, account: Path, w: World, tmp_path: Path
+) -> None:
+    kubectl = Kubectl(control_plane.kubeconfig_path)
+    await asyncio.to_thread(kubectl, "-n", w.namespace, "create", "serviceaccount", "team")
+    subject = f"--serviceaccount={w.namespace}:team"
+    await asyncio.to_thread(kubectl, "-n", w.namespace, "create", "rolebinding", "team", "--clusterrole=edit", subject)
+    mark = control_plane.audit.mark()
+
+    async with operator_process(account, tmp_path / "log"):
+        text = documents(config_map("mine", w.namespace))
+        await w.create_resource("team", text, serviceAccountName=f"{w.namespace}/team")
+        await w.until_state(w.RESOURCES, "team", "Succeeded", timeout=60.0)
+        await w.client.delete(w.RESOURCES, "team")
+        await w.until_gone(w.RESOURCES, "team", timeout=60.0)
+        assert await w.get(CONFIGMAPS, "mine", w.namespace) is None
+
+    team = f"system:serviceaccount:{w.namespace}:team"
+    assert control_plane.audit.count(since=mark, user=team, resource="configmaps", verb="create") == 1
+    assert refused(control_plane, mark) == []
+
+
+@pytest.mark.case("U19")
+async def test_u19_no_secret_value_and_no_token_is_logged_or_told_though_a_secret_is_applied_and_refused(
+    control_plane: ControlPlane, account: Path, w: World, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    good: Obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "good", "namespace": w.namespace}}
+    # Refused by the API server, each in other words: a required key, no base64, a value of another type, a change.
+    tls: Obj = {"metadata": {"name": "tls", "namespace": w.namespace}, "type": "kubernetes.io/tls"}
+    raw: Obj = {"metadata": {"name": "raw", "namespace": w.namespace}, "data": {"word": f"{HIDDEN}!"}}
+    deep: Obj = {"metadata": {"name": "deep", "namespace": w.namespace}, "stringData": {"word": {"inner": HIDDEN}}}
+    bodies = {
+        "good": good | {"stringData": {"word": HIDDEN}, "immutable": True},
+        "tls": good | tls | {"stringData": {"word": HIDDEN}},
+        "raw": good | raw,
+        "deep": good | deep,
+    }
+    async with operator_process(account, log):
+        for name, body in bodies.items():
+            await w.create_resource(name, documents(body))
+        await w.until_state(w.RESOURCES, "good", "Succeeded", timeout=60.0)
+        for name in ("tls", "raw", "deep"):
+            await w.until_state(w.RESOURCES, name, "Failed", timeout=60.0)
+        changed = documents(bodies["good"] | {"stringData": {"word": f"{HIDDEN}-2"}})
+        await w.change(w.RESOURCES, "good", manifest=changed)
+        await w.until_state(w.RESOURCES, "good", "Failed", "Stale", timeout=60.0)
+
+        w.standin.add_artifact(name=ARTIFACT, content=documents(bodies["tls"]), target="tls")
+        await w.create_sync("rights", source={"artefactName": ARTIFACT})
+        await w.until_state(w.SYNCS, "rights", "Succeeded", timeout=60.0)
+
+        told = json.dumps([obj["status"] for obj in [*await w.all(w.RESOURCES), *await w.all(w.SYNCS)]])
+        events = json.dumps(await w.all(Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)))
+        for name in ("rights", *bodies):
+            await w.client.delete(w.SYNCS if name == "rights" else w.RESOURCES, name)
+        await until(lambda: none_left(w), timeout=60.0)
+
+    written = log.read_text()
+    token = yaml.safe_load(account.read_text())["users"][0]["user"]["token"]
+    assert {line["object"] for line in lines(log) if line["msg"] == "object failed"} != set()
+    encoded = base64.b64encode(HIDDEN.encode()).decode()
+    for secret in (HIDDEN, encoded, token, PASSWORD):
+        assert secret not in written
+        assert secret not in told
+        assert secret not in events
+    assert re.findall(r"eyJ[\w-]{8,}\.", written + told) == []  # any other token, Infrahub's too
+
+
+async def none_left(w: World) -> bool:
+    return not [*await w.all(w.RESOURCES), *await w.all(w.SYNCS)]
