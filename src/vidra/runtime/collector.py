@@ -6,7 +6,8 @@ cycles: they go when nobody refers to them any more, and looking at them is for 
 
 So no full collection starts while a list is taken in, and what is there at its end is never looked at again. Younger
 garbage is collected as always. The price: what was cyclic garbage in that moment and had survived two collections
-stays, a few kilobytes per list.
+stays, a few kilobytes per list. And what is part of a cycle then stays when it is dropped later, with all it holds: so
+whoever holds a cache ends its cycles by itself (:meth:`vidra.runtime.informer.Informer.run` does).
 """
 
 from __future__ import annotations

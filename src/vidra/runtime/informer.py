@@ -70,8 +70,12 @@ class Informer(Generic[T]):
             self._tell(handler, Change(ChangeType.ADDED, key, None, value, initial=True))
 
     async def run(self) -> None:
-        """Runs until cancelled; see :meth:`Reflector.run`."""
-        await self._reflector.run()
+        """Runs until cancelled; see :meth:`Reflector.run`. Then lets go of the handlers, and what is in the store can
+        still be read."""
+        try:
+            await self._reflector.run()
+        finally:
+            self._handlers.clear()
 
     # --- how it is doing
 

@@ -88,11 +88,15 @@ class Reflector(Generic[T]):
         return self._pace.last_activity
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Runs until cancelled; can be called once."""
         state: State = Empty(None)
-        while True:
-            self.state = type(state).__name__.lower()
-            state = await self._step(state)
+        try:
+            while True:
+                self.state = type(state).__name__.lower()
+                state = await self._step(state)
+        finally:
+            # The sink holds us as a rule. The cycle collector never looks at caches, so this cycle has to end here.
+            del self._sink, self._lister
 
     async def _step(self, state: State) -> State:
         match state:
@@ -280,7 +284,9 @@ class Reflector(Generic[T]):
         """Reports, waits, and goes to ``state``. One line per pause: never a flood."""
         asked = error.retry_after if isinstance(error, ApiError) else None
         wait = self._backoff.next(at_least=min(asked or 0.0, LONGEST_RETRY_AFTER))
-        self.last_error = error
+        # Its traceback holds frames, and they hold us: see run.
+        self.last_error = error.with_traceback(None)
+        error.__cause__ = error.__context__ = None
         self._log.warning("can't list or watch, trying again", error=str(error), seconds=round(wait, 2))
         await asyncio.sleep(wait)
         return state
