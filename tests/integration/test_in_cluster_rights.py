@@ -237,6 +237,43 @@ async def test_a_resource_may_be_deployed_with_the_rights_of_a_service_account(
     assert refused(control_plane, mark) == []
 
 
+async def test_with_rights_in_one_namespace_only_that_is_deployed_and_a_refusal_says_what_is_missing(
+    control_plane: ControlPlane, account: Path, w: World, tmp_path: Path
+) -> None:
+    """As docs/install.md says how to narrow the rights. The watch that is refused then must hold nothing up."""
+    kubectl = Kubectl(control_plane.kubeconfig_path)
+    await asyncio.to_thread(kubectl, "delete", "clusterrolebinding", "vidra-deploys")
+    subject = f"--serviceaccount={NAMESPACE}:vidra"
+    binding = ["create", "rolebinding", "vidra-deploys", "--clusterrole=vidra-deploys", subject]
+    await asyncio.to_thread(kubectl, "-n", w.namespace, *binding)
+    log = tmp_path / "log"
+    try:
+        async with operator_process(account, log):
+            await w.create_resource("inside", documents(config_map("mine", w.namespace)))
+            await w.create_resource("outside", documents(config_map(f"not-{w.namespace}", "default")))
+            await w.until_state(w.RESOURCES, "inside", "Succeeded", timeout=60.0)
+            failed = await w.until_state(w.RESOURCES, "outside", "Failed", timeout=60.0)
+            missing = 'cannot get resource "configmaps" in API group "" in the namespace "default"'
+            assert missing in failed["status"]["lastError"]
+
+            await w.client.delete(CONFIGMAPS, "mine", namespace=w.namespace)
+            await until(lambda: w.get(CONFIGMAPS, "mine", w.namespace), timeout=60.0)
+
+            # The watch belongs to no single reconcile, so its lines must not name one.
+            watching = [line for line in lines(log) if line["msg"] == "can't list or watch, trying again"]
+            assert watching
+            assert [line for line in watching if "reconcile_id" in line] == []
+
+            # Nobody can tell whether there is something left to delete outside, so that has to be said.
+            await w.change(w.RESOURCES, "outside", deletionPolicy="Orphan")
+            for name in ("inside", "outside"):
+                await w.client.delete(w.RESOURCES, name)
+                await w.until_gone(w.RESOURCES, name, timeout=30.0)
+            assert await w.get(CONFIGMAPS, "mine", w.namespace) is None
+    finally:
+        await asyncio.to_thread(kubectl, "apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+
+
 @pytest.mark.case("U19")
 async def test_u19_no_secret_value_and_no_token_is_logged_or_told_though_a_secret_is_applied_and_refused(
     control_plane: ControlPlane, account: Path, w: World, tmp_path: Path

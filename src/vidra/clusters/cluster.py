@@ -12,6 +12,7 @@ Promises:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -175,6 +176,7 @@ class Clusters:
         client = Client(session)
         live = self._new_live(server, client)
         cluster = Cluster(server, client, Discovery(client), live, Bulkhead(self._share, self._wake))
-        caches = self._group.create_task(live.run(), name=f"live objects of {server}")
+        # A context of its own: it outlives the reconcile that opens the cluster, whose name its log lines would carry.
+        caches = self._group.create_task(live.run(), name=f"live objects of {server}", context=contextvars.Context())
         log.info("cluster opened", server=server, secret=str(found.key))
         return _Remote(cluster, session, found.key, found.version, stack, caches)

@@ -11,6 +11,7 @@ Promises:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -129,7 +130,10 @@ class LiveCache:
         source = WatchedCollection(self._client, resource, label_selector=self._label_selector)
         informer = Informer(source, Store(transform=self._observe))
         informer.add_handler(partial(self._changed, resource.group_kind))
-        task = self._group.create_task(informer.run(), name=f"informer {resource.group_kind}")
+        # A context of its own: it outlives the reconcile that needs it first, whose name its log lines would carry.
+        task = self._group.create_task(
+            informer.run(), name=f"informer {resource.group_kind}", context=contextvars.Context()
+        )
         self._watched[resource.group_kind] = _Watched(informer, task)
 
     def _changed(self, kind: GroupKind, change: Change[Observed]) -> None:

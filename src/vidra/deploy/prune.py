@@ -89,7 +89,11 @@ class Pruner:
                 # The kind is gone, and with its definition the server deleted every object of it.
                 removed = Removed(key, Removal.GONE, "its kind is not served any more")
             except KubeError as error:
-                raise refusal(key, error, problem=Problem.PRUNE) from error
+                if not (who.orphan and isinstance(error, ApiError) and error.status == 403):
+                    raise refusal(key, error, problem=Problem.PRUNE) from error
+                # It is to be left behind, and may not even be looked at: as it is, then. Otherwise rights that were
+                # taken away would hold the resource for ever.
+                removed = Removed(key, Removal.RELEASED, f"left behind as it is: {error}")
             if removed.removal is not Removal.TERMINATING:
                 self._ownership.release(who.resource, key)
             return removed
