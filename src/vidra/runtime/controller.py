@@ -222,7 +222,7 @@ class Controller(Generic[K]):
         if result.requeue_after is None:
             return Outcome.SUCCESS, "info", "reconciled", {}
         self._queue.add_after(key, result.requeue_after)
-        return Outcome.REQUEUE_AFTER, "info", "reconciled", {"requeue_after": result.requeue_after}
+        return Outcome.REQUEUE_AFTER, "info", "reconciled", {"requeue_after": round(result.requeue_after, 3)}
 
     def _failed(self, key: K, error: BaseException, *, expected: bool) -> tuple[Outcome, str, str, dict[str, Any]]:
         asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
