@@ -13,9 +13,12 @@ log = structlog.get_logger(__name__)
 
 
 class ConfigWatcher:
-    """``current`` is what holds now. A wrong value keeps the last good one and is logged once."""
+    """``current`` is what holds now. A wrong value keeps the last good one and is logged once.
 
-    def __init__(self, base: LiveConfig, on_change: Callable[[LiveConfig], None]) -> None:
+    ``on_change`` gets what holds from now on, and what held before.
+    """
+
+    def __init__(self, base: LiveConfig, on_change: Callable[[LiveConfig, LiveConfig], None]) -> None:
         self.current = base
         self._base = base
         self._on_change = on_change
@@ -31,5 +34,5 @@ class ConfigWatcher:
         self._told = problems
         if new != self.current:
             log.info("configuration changed", **{name: getattr(new, name) for name in new.__slots__})
-            self.current = new
-            self._on_change(new)
+            old, self.current = self.current, new
+            self._on_change(new, old)

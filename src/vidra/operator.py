@@ -232,8 +232,11 @@ class Operator:
                 return f"a worker has been on {running.key} for {running.seconds:.0f} s"
         return None
 
-    def _config_changed(self, new: LiveConfig) -> None:
-        """A shorter interval holds at once: nobody waits for the end of the old one."""
+    def _config_changed(self, new: LiveConfig, old: LiveConfig) -> None:
+        """It holds at once: nobody waits for the end of an old interval, and another query is asked now."""
+        if new.query_name != old.query_name:
+            for key in self.caches.syncs.store:
+                self.sync_queue.add(key.name)
         for cache, queue, pause in (
             (self.caches.syncs, self.sync_queue, new.requeue_sync_after),
             (self.caches.resources, self.resource_queue, new.requeue_resources_after),

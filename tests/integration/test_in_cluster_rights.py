@@ -247,6 +247,7 @@ async def test_with_rights_in_one_namespace_only_that_is_deployed_and_a_refusal_
     binding = ["create", "rolebinding", "vidra-deploys", "--clusterrole=vidra-deploys", subject]
     await asyncio.to_thread(kubectl, "-n", w.namespace, *binding)
     log = tmp_path / "log"
+    mark = control_plane.audit.mark()
     try:
         async with operator_process(account, log):
             await w.create_resource("inside", documents(config_map("mine", w.namespace)))
@@ -272,6 +273,7 @@ async def test_with_rights_in_one_namespace_only_that_is_deployed_and_a_refusal_
             assert await w.get(CONFIGMAPS, "mine", w.namespace) is None
     finally:
         await asyncio.to_thread(kubectl, "apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+    assert f"{ACCOUNT}: get /api/v1/namespaces/default/configmaps/not-{w.namespace}" in refused(control_plane, mark)
 
 
 @pytest.mark.case("U19")

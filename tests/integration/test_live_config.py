@@ -66,6 +66,13 @@ async def test_a_wrong_value_keeps_the_last_good_one_and_a_key_taken_away_falls_
     await until(lambda: w.operator.config.current == OFF)
 
 
+async def test_another_query_is_asked_at_once(w: World) -> None:
+    await put(w, queryName="NoSuchQuery")
+
+    refused = await w.until_state(w.SYNCS, "live", "Failed", "Stale")
+    assert "NoSuchQuery" in refused["status"]["lastError"]
+
+
 async def test_only_the_labelled_config_map_of_the_own_namespace_counts(w: World) -> None:
     await w.client.create(CONFIGMAPS, config_map("other", requeueSyncAfter="5s"), namespace=w.namespace)
     elsewhere = config_map(f"elsewhere-{w.namespace}", requeueSyncAfter="5s")

@@ -19,7 +19,12 @@ def config_map(name: str = "vidra-config", created: str = "2026-01-01T00:00:00Z"
 
 def watcher() -> tuple[ConfigWatcher, list[LiveConfig]]:
     told: list[LiveConfig] = []
-    return ConfigWatcher(BASE, told.append), told
+
+    def tell(new: LiveConfig, old: LiveConfig) -> None:
+        assert old == (told[-1] if told else BASE)
+        told.append(new)
+
+    return ConfigWatcher(BASE, tell), told
 
 
 def test_without_a_config_map_the_settings_hold_and_nobody_is_told() -> None:
