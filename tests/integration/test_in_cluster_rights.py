@@ -292,11 +292,25 @@ async def test_u19_no_secret_value_and_no_token_is_logged_or_told_though_a_secre
         "raw": good | raw,
         "deep": good | deep,
     }
+    head = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: broken, namespace: {w.namespace}}}\nstringData:\n"
+    broken = {  # refused before anything is sent
+        "twice": f"{head}  word: {HIDDEN}\n  word: {HIDDEN}\n",
+        "indent": f"{head}  word: {HIDDEN}\n other: {HIDDEN}\n",
+        "tab": f"{head}\tword: {HIDDEN}\n",
+        "quote": f'{head}  word: "{HIDDEN}\n',
+        "tag": f"{head}  word: !{HIDDEN} x\n",
+        "tagged-list": f"{head}  word: !{HIDDEN} []\n",
+        "alias": f"{head}  word: *{HIDDEN}\n",
+        "escape": f'{head}  word: "{HIDDEN}\\q"\n',
+        "list": f"{head}  - {HIDDEN}\n",
+        "text": f"{HIDDEN}\n",
+    }
+    texts = {name: documents(body) for name, body in bodies.items()} | broken
     async with operator_process(account, log):
-        for name, body in bodies.items():
-            await w.create_resource(name, documents(body))
+        for name, text in texts.items():
+            await w.create_resource(name, text)
         await w.until_state(w.RESOURCES, "good", "Succeeded", timeout=60.0)
-        for name in ("tls", "raw", "deep"):
+        for name in (*texts.keys() - {"good"},):
             await w.until_state(w.RESOURCES, name, "Failed", timeout=60.0)
         changed = documents(bodies["good"] | {"stringData": {"word": f"{HIDDEN}-2"}})
         await w.change(w.RESOURCES, "good", manifest=changed)
@@ -308,13 +322,13 @@ async def test_u19_no_secret_value_and_no_token_is_logged_or_told_though_a_secre
 
         told = json.dumps([obj["status"] for obj in [*await w.all(w.RESOURCES), *await w.all(w.SYNCS)]])
         events = json.dumps(await w.all(Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)))
-        for name in ("rights", *bodies):
+        for name in ("rights", *texts):
             await w.client.delete(w.SYNCS if name == "rights" else w.RESOURCES, name)
         await until(lambda: none_left(w), timeout=60.0)
 
     written = log.read_text()
     token = yaml.safe_load(account.read_text())["users"][0]["user"]["token"]
-    assert {line["object"] for line in lines(log) if line["msg"] == "object failed"} != set()
+    assert {line["key"] for line in lines(log) if line["msg"].startswith("reconcile failed")} >= set(texts)
     encoded = base64.b64encode(HIDDEN.encode()).decode()
     for secret in (HIDDEN, encoded, token, PASSWORD):
         assert secret not in written

@@ -73,6 +73,10 @@ def shortest(number: float) -> int | float:
     return number
 
 
+#: Without its name: a password that begins with ! is read as a tag.
+UNKNOWN_TAG = "a tag (!) means nothing in Kubernetes; quote it if it is text"
+
+
 def tagged(tag: str, text: str) -> Any:
     """The value of a scalar with an explicit tag. Raises :class:`ScalarError`."""
     short = tag.removeprefix(_TAG)
@@ -82,7 +86,7 @@ def tagged(tag: str, text: str) -> Any:
         return _binary(text)
     expected = _TYPES.get(short)
     if expected is None and short != "timestamp":
-        raise ScalarError(f"the tag {tag[:80]!r} means nothing in Kubernetes")
+        raise ScalarError(UNKNOWN_TAG)
     value = plain(text)
     fits = expected is not None and isinstance(value, expected) and (short == "bool" or not isinstance(value, bool))
     if not fits or (short == "int" and not _is_whole(text)):

@@ -192,7 +192,7 @@ class _Reader:
 
     def _collection(self, event: Any, empty: Any) -> Any:
         if event.tag is not None and event.tag not in ("!", scalars.COLLECTION_TAGS[type(empty)]):
-            self._fail(event, f"the tag {event.tag[:80]!r} means nothing in Kubernetes")
+            self._fail(event, scalars.UNKNOWN_TAG)
         if event.anchor is not None:
             self.anchors[event.anchor] = _OPEN
             self.measures.pop(event.anchor, None)
@@ -236,7 +236,8 @@ class _Reader:
         name = event.anchor or ""
         value = self.anchors.get(name, _NO_KEY)
         if value is _NO_KEY:
-            self._fail(event, f"the alias *{name[:80]} has no anchor &{name[:80]} before it in its document")
+            # No name: a password that begins with * is read as one.
+            self._fail(event, "an alias (*) has no anchor (&) before it in its document; quote it if it is text")
         if value is _OPEN:
             self._fail(event, f"the alias *{name[:80]} stands inside of what it is an alias of")
         found = self.measures.get(name)
