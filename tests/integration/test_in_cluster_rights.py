@@ -250,9 +250,13 @@ async def test_with_rights_in_one_namespace_only_that_is_deployed_and_a_refusal_
     mark = control_plane.audit.mark()
     try:
         async with operator_process(account, log):
-            await w.create_resource("inside", documents(config_map("mine", w.namespace)))
+            inside = w.standin.add_artifact(
+                name=ARTIFACT, content=documents(config_map("mine", w.namespace)), target="a"
+            )
+            await w.create_sync("rights", source={"artefactName": ARTIFACT})
             await w.create_resource("outside", documents(config_map(f"not-{w.namespace}", "default")))
-            await w.until_state(w.RESOURCES, "inside", "Succeeded", timeout=60.0)
+            await w.until_state(w.SYNCS, "rights", "Succeeded", timeout=60.0)
+            await w.until_state(w.RESOURCES, inside, "Succeeded", timeout=60.0)
             failed = await w.until_state(w.RESOURCES, "outside", "Failed", timeout=60.0)
             missing = 'cannot get resource "configmaps" in API group "" in the namespace "default"'
             assert missing in failed["status"]["lastError"]
@@ -267,12 +271,15 @@ async def test_with_rights_in_one_namespace_only_that_is_deployed_and_a_refusal_
 
             # Nobody can tell whether there is something left to delete outside, so that has to be said.
             await w.change(w.RESOURCES, "outside", deletionPolicy="Orphan")
-            for name in ("inside", "outside"):
-                await w.client.delete(w.RESOURCES, name)
-                await w.until_gone(w.RESOURCES, name, timeout=30.0)
+            for resource, name in ((w.SYNCS, "rights"), (w.RESOURCES, "outside")):
+                await w.client.delete(resource, name)
+                await w.until_gone(resource, name, timeout=30.0)
+            assert await w.all(w.RESOURCES) == []
             assert await w.get(CONFIGMAPS, "mine", w.namespace) is None
     finally:
         await asyncio.to_thread(kubectl, "apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+    # Nothing of its own work was refused, so the narrow role is enough for that.
+    assert [each for each in refused(control_plane, mark) if "/configmaps" not in each] == []
     assert f"{ACCOUNT}: get /api/v1/namespaces/default/configmaps/not-{w.namespace}" in refused(control_plane, mark)
 
 
