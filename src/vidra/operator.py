@@ -31,6 +31,7 @@ from vidra.controllers.resource_writer import ResourceWriter
 from vidra.controllers.rollout_status import shrink
 from vidra.controllers.subjects import Subjects
 from vidra.controllers.vidraresource import ResourceReconciler
+from vidra.deploy.destination import see
 from vidra.infrahub import ClientPool
 from vidra.kube import config as kube_config
 from vidra.kube.client import Client, Obj
@@ -123,7 +124,7 @@ class Operator:
             return LiveCache(
                 client,
                 label_selector=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY_VALUE}",
-                manager_prefix=names.MANAGER_PREFIX,
+                observe=see,
                 on_change=lambda key: self.routes.object_changed(server, key),
             )
 

@@ -127,8 +127,6 @@ class Options(Wire):
         asked = {
             "spec.wait": self.wait,
             "spec.timeout": self.timeout is not None,
-            "spec.driftPolicy": self.drift_policy is not DriftPolicy.CORRECT,
-            "spec.ignore": bool(self.ignore),
             "spec.dependsOn": bool(self.depends_on),
         }
         return tuple(name for name, is_set in asked.items() if is_set)

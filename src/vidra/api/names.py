@@ -34,6 +34,8 @@ CONFIG_LABEL: Final = "app"
 CONFIG_LABEL_VALUE: Final = "vidra"
 
 _PREFIX: Final = f"vidra.{GROUP}"
+#: Annotations under this are words to Vidra, on whatever object they stand.
+ANNOTATION_PREFIX: Final = f"{_PREFIX}/"
 #: On a resource made by a sync.
 SYNC_LABEL: Final = f"{_PREFIX}/sync"
 ARTIFACT_ANNOTATION: Final = f"{_PREFIX}/artifact-id"
@@ -43,10 +45,13 @@ TARGET_ANNOTATION: Final = f"{_PREFIX}/target"
 RECONCILE_REQUEST_ANNOTATION: Final = f"{_PREFIX}/reconcile-request"
 #: On a managed object, live or in its manifest.
 PRUNE_ANNOTATION: Final = f"{_PREFIX}/prune"
+RECONCILE_ANNOTATION: Final = f"{_PREFIX}/reconcile"
+APPLY_ANNOTATION: Final = f"{_PREFIX}/apply"
 ADOPT_ANNOTATION: Final = f"{_PREFIX}/adopt"
 FORCE_ANNOTATION: Final = f"{_PREFIX}/force"
 DISABLED: Final = "disabled"
 ENABLED: Final = "enabled"
+ONCE: Final = "once"
 
 #: Field managers of Vidra start with this; what follows is the sync's name, or nothing for resources without one.
 MANAGER_PREFIX: Final = "vidra:"

@@ -22,7 +22,7 @@ from vidra.kube.client import Client, Obj
 from vidra.kube.resource import GroupKind, ObjectKey, Resource
 from vidra.kube.watch import Collection as WatchedCollection
 from vidra.runtime.informer import Informer
-from vidra.runtime.observed import Observed, observe
+from vidra.runtime.observed import Observed
 from vidra.runtime.ownwrites import at_least_as_new
 from vidra.runtime.store import Change, Key, Store
 
@@ -42,12 +42,14 @@ class _Watched:
 
 
 class LiveCache:
-    """``label_selector`` says which objects, ``manager_prefix`` which field managers are ours."""
+    """``label_selector`` says which objects, ``observe`` what is kept of one."""
 
-    def __init__(self, client: Client, *, label_selector: str, manager_prefix: str, on_change: OnChange) -> None:
+    def __init__(
+        self, client: Client, *, label_selector: str, observe: Callable[[Obj], Observed], on_change: OnChange
+    ) -> None:
         self._client = client
         self._label_selector = label_selector
-        self._observe = partial(observe, manager_prefix=manager_prefix)
+        self._observe = observe
         self._on_change = on_change
         self._watched: dict[GroupKind, _Watched] = {}
         #: Our writes that the watch hasn't brought back. None: we deleted the object of that uid.

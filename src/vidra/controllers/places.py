@@ -15,10 +15,11 @@ from vidra.clusters.cluster import Cluster, Clusters
 from vidra.clusters.secrets import DestinationUnknown
 from vidra.controllers.kinds import manager_of
 from vidra.controllers.whereabouts import BY_SERVER, read_whereabouts
-from vidra.deploy.apply import Applier, Seals
+from vidra.deploy.apply import Applier
 from vidra.deploy.destination import Destination, KeyedLocks
 from vidra.deploy.ownership import Ownership
 from vidra.deploy.prune import Pruner
+from vidra.deploy.wanted import Seals
 from vidra.kube.client import Client, Obj
 from vidra.kube.resource import GroupKind
 from vidra.runtime.store import Store

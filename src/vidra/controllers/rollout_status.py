@@ -14,11 +14,11 @@ from vidra.api.states import Reason, State
 from vidra.api.vidraresource import HISTORY_MAX
 from vidra.controllers import reporting
 from vidra.controllers.reporting import Report
-from vidra.deploy.apply import Action
 from vidra.deploy.errors import ObjectError, Problem, summary
 from vidra.deploy.inventory import Inventory
 from vidra.deploy.prune import Removal
 from vidra.deploy.rollout import Outcome
+from vidra.deploy.wanted import Action
 from vidra.kube.client import Obj
 
 log = structlog.get_logger(__name__)
@@ -46,6 +46,10 @@ def success(count: int, outcome: Outcome) -> str:
     message = f"{count} objects as wanted"
     if outcome.pending:
         message += f"; {still_going(outcome)}"
+    drifted = outcome.drifted
+    if drifted:
+        more = f" and {len(drifted) - 1} more" if drifted[1:] else ""
+        message += f"; {drifted[0].key} {drifted[0].message}{more}"
     warnings = outcome.warnings
     if warnings:
         more = f" and {len(warnings) - 1} more" if warnings[1:] else ""

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from vidra.api.common import DriftPolicy
 from vidra.api.durations import seconds
 from vidra.api.states import Reason, State
 from vidra.api.vidraresource import VidraResourceSpec
@@ -28,7 +29,6 @@ from vidra.controllers.reporting import Report
 from vidra.controllers.rollout_status import LOOK_AGAIN
 from vidra.controllers.subjects import Subjects
 from vidra.controllers.whereabouts import read_whereabouts, write_whereabouts
-from vidra.deploy.apply import Applicant
 from vidra.deploy.compress import BadCompressedManifest, ManifestTooLarge, decompress_manifest
 from vidra.deploy.errors import Problem
 from vidra.deploy.inventory import Inventory, union
@@ -37,6 +37,7 @@ from vidra.deploy.problems import ManifestError
 from vidra.deploy.prune import Leaver
 from vidra.deploy.resolve import Resolved, resolve
 from vidra.deploy.rollout import Outcome, apply_all, prune_all
+from vidra.deploy.wanted import Applicant
 from vidra.kube.client import Obj
 from vidra.kube.errors import ApiError, ConfigError, KubeError
 from vidra.runtime.controller import Result, RetryAfter
@@ -125,11 +126,15 @@ class ResourceReconciler:
 
     async def _deploy(self, run: Pass) -> Result:
         try:
+            status = run.obj.get("status") or {}
             text = _manifest_text(run.spec)
             objects = await _read(text)
             if not objects and not run.spec.allow_empty:
                 return await self._subjects.fail(run.obj, rollout_status.empty(run.inventory))
-            resolved = await resolve(run.place.to, objects, run.spec.destination.namespace)
+            resolved = await resolve(run.place.to, objects, run.spec.destination.namespace, run.spec.ignore)
+        except ValueError as error:
+            report = Report(State.FAILED, Reason.INVALID_SPEC, f"spec.ignore: {error}", will_retry=False)
+            return await self._subjects.fail(run.obj, report)
         except (ManifestError, BadCompressedManifest, ManifestTooLarge) as error:
             report = Report(State.FAILED, Reason.MANIFEST_INVALID, str(error), will_retry=False)
             return await self._subjects.fail(run.obj, report)
@@ -144,10 +149,18 @@ class ResourceReconciler:
             text = f"{len(both)} objects are too many for one resource: {error}"
             report = Report(State.FAILED, Reason.STATUS_TOO_LARGE, text, will_retry=False)
             return await self._subjects.fail(run.obj, report)
-        who = Applicant(run.name, run.manager, adopt=run.spec.adopt, force=run.spec.force)
+        digest = json_digest(text)
+        who = Applicant(
+            run.name,
+            run.manager,
+            adopt=run.spec.adopt,
+            force=run.spec.force,
+            # Drift is what happens to a manifest that was applied; a new one is applied whatever the policy.
+            detect=run.spec.drift_policy is DriftPolicy.DETECT and status.get("manifestDigest") == digest,
+        )
         outcome = await apply_all(run.place.to, run.place.applier, resolved, both, who)
         await self._prune(run, resolved, outcome)
-        return await self._finish(run, resolved, outcome, json_digest(text))
+        return await self._finish(run, resolved, outcome, digest)
 
     async def _write_ahead(self, run: Pass, both: Inventory) -> Pass:
         """Writes Running and the union, where something is about to happen that a crash must not hide."""
@@ -184,7 +197,8 @@ class ResourceReconciler:
             report = rollout_status.failure(outcome.errors, stale=reporting.has_succeeded(run.obj))
             pause = rollout_status.pause(outcome.errors, seconds(run.spec.retry_interval, 0), self._interval())
             return await self._subjects.fail(run.obj, report, changes, pause=pause)
-        if outcome.changed or rollout_status.is_due(run.obj, interval, digest, self._subjects.state(run.obj)):
+        told = outcome.changed or outcome.inventory != run.inventory
+        if told or rollout_status.is_due(run.obj, interval, digest, self._subjects.state(run.obj)):
             count = len(resolved.wanted)
             changes |= {"manifestDigest": digest, "history": rollout_status.history(run.obj, digest, count)}
             await self._subjects.write(run.obj, reporting.succeeded(rollout_status.success(count, outcome)), changes)

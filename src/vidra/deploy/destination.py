@@ -11,10 +11,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from vidra.api import names
 from vidra.kube.client import Client, Obj
 from vidra.kube.discovery import Discovery
 from vidra.kube.resource import GroupKind, ObjectKey, Resource
-from vidra.runtime.observed import Observed
+from vidra.runtime.observed import Observed, observe
+
+
+def see(obj: Obj) -> Observed:
+    """The record of a live object, as everything that compares two of them has to make it."""
+    return observe(obj, manager_prefix=names.MANAGER_PREFIX, annotation_prefix=names.ANNOTATION_PREFIX)
 
 
 class Live(Protocol):

@@ -6,7 +6,7 @@ What happens to one object, under its lock:
 |---------------------------------------------------------------|-----------------------------------------------|
 | declared by another resource of the same sync                 | left as it is                                 |
 | gone, or another object of that name which isn't ours         | left as it is                                 |
-| annotated prune=disabled (live), adopted, or to be orphaned   | handed back: every field stays, our label goes|
+| annotated prune/reconcile=disabled, adopted, or to be orphaned| handed back: every field stays, our label goes|
 | declared by another sync too                                  | left to it: our fields go, shared ones stay   |
 | a Namespace with contents of others                           | handed back                                   |
 | anything else                                                 | deleted (Background; uid and version checked) |
@@ -24,7 +24,7 @@ from enum import StrEnum
 import structlog
 
 from vidra.api import names
-from vidra.deploy.destination import Destination
+from vidra.deploy.destination import Destination, see
 from vidra.deploy.errors import ObjectError, Problem, refusal
 from vidra.deploy.inventory import Entry
 from vidra.deploy.managers import hand_back
@@ -34,7 +34,7 @@ from vidra.kube.client import Obj, PatchType
 from vidra.kube.discovery import NotServed
 from vidra.kube.errors import ApiError, KubeError
 from vidra.kube.resource import ObjectKey, Resource
-from vidra.runtime.observed import Observed, observe
+from vidra.runtime.observed import Observed
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +105,7 @@ class Pruner:
             obj = await self._get(resource, key)
             if obj is None:
                 return Removed(key, Removal.GONE)
-            live = observe(obj, manager_prefix=names.MANAGER_PREFIX)
+            live = see(obj)
             if (entry.uid and entry.uid != live.uid) and not live.managed_by(who.manager):
                 return Removed(key, Removal.GONE, "another object has its name now")
             if not entry.uid and not live.managed_by(who.manager):
@@ -132,8 +132,9 @@ class Pruner:
         others = [manager.name for manager in live.managers if manager.name != who.manager]
         if others:
             return f"still declared by {', '.join(sorted(set(others)))}"
-        if annotations.get(names.PRUNE_ANNOTATION) == names.DISABLED:
-            return f"annotated {names.PRUNE_ANNOTATION}={names.DISABLED}"
+        for name in (names.PRUNE_ANNOTATION, names.RECONCILE_ANNOTATION):
+            if annotations.get(name) == names.DISABLED:
+                return f"annotated {name}={names.DISABLED}"
         if who.orphan:
             return "deletionPolicy is Orphan"
         if entry.adopted:

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vidra.api import names
-from vidra.deploy.apply import Wanted
+from vidra.api.common import IgnoreRule
 from vidra.deploy.destination import Destination
 from vidra.deploy.errors import ObjectError, Problem
+from vidra.deploy.ignore import pointers_for, without
 from vidra.deploy.manifest import ManifestObject, place
+from vidra.deploy.wanted import Wanted
 from vidra.kube.client import Obj
 from vidra.kube.discovery import DiscoveryStale, NotServed
 from vidra.kube.resource import GroupKind, ObjectKey, Resource
+from vidra.runtime.digest import json_digest
 
 #: Where objects go that name no namespace when the destination names none either, as kubectl does.
 DEFAULT_NAMESPACE = "default"
@@ -29,6 +32,7 @@ class Resolved:
     wanted: dict[ObjectKey, Wanted] = field(default_factory=dict)
     coming: dict[ObjectKey, ManifestObject] = field(default_factory=dict)
     errors: list[ObjectError] = field(default_factory=list)
+    rules: Sequence[IgnoreRule] = ()
 
     def versions(self) -> dict[ObjectKey, str]:
         """All that can be applied, now or later, with the version it is applied in."""
@@ -41,9 +45,14 @@ class Resolved:
         return ready | {key: obj.digest for key, obj in self.coming.items()}
 
 
-async def resolve(to: Destination, objects: Sequence[ManifestObject], namespace: str) -> Resolved:
-    """Raises ManifestError when two objects turn out to be one once their namespaces are known, and the client's
-    errors when the cluster can't be asked."""
+async def resolve(
+    to: Destination, objects: Sequence[ManifestObject], namespace: str, rules: Sequence[IgnoreRule] = ()
+) -> Resolved:
+    """``namespace`` is for objects that name none; ``rules`` say which fields are left to others.
+
+    Raises ManifestError when two objects turn out to be one once their namespaces are known, ValueError for a rule that
+    can't be read, and the client's errors when the cluster can't be asked.
+    """
     brought = _definitions(objects)
     resources: dict[tuple[str, str, str], Resource | ObjectError | None] = {}
     for obj in objects:
@@ -55,12 +64,12 @@ async def resolve(to: Destination, objects: Sequence[ManifestObject], namespace:
         found = resources[group, version, kind]
         return found.namespaced if isinstance(found, Resource) else brought.get(GroupKind(group, kind))
 
-    resolved = Resolved()
+    resolved = Resolved(rules=rules)
     for obj in place(objects, namespaced, namespace or DEFAULT_NAMESPACE):
         key = ObjectKey(obj.group, obj.kind, obj.namespace or "", obj.name)
         found = resources[obj.group, obj.version, obj.kind]
         if isinstance(found, Resource):
-            resolved.wanted[key] = make_wanted(obj, key, found)
+            resolved.wanted[key] = make_wanted(obj, key, found, resolved.rules)
         elif found is None:
             resolved.coming[key] = obj
         else:
@@ -74,19 +83,24 @@ async def resolve_coming(to: Destination, resolved: Resolved) -> None:
     for key, obj in list(resolved.coming.items()):
         found = await _look_up(to, obj, brought=False)
         if isinstance(found, Resource):
-            resolved.wanted[key] = make_wanted(obj, key, found)
+            resolved.wanted[key] = make_wanted(obj, key, found, resolved.rules)
         elif found is not None:
             resolved.errors.append(ObjectError(key, found.problem, found.message, where=obj.describe()))
         del resolved.coming[key]
 
 
-def make_wanted(obj: ManifestObject, key: ObjectKey, resource: Resource) -> Wanted:
+def make_wanted(obj: ManifestObject, key: ObjectKey, resource: Resource, rules: Sequence[IgnoreRule] = ()) -> Wanted:
     """Adds the label by which caches find the object. The manifest's own body is shared by nobody else but must stay
-    as it is, so what changes is copied."""
+    as it is, so what changes is copied. Raises ValueError for a rule that can't be read."""
     metadata = obj.body["metadata"]
     labels = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY_VALUE}
     body: Obj = {**obj.body, "metadata": {**metadata, "labels": labels}}
-    return Wanted(key, resource, body, obj.digest, obj.describe())
+    ignored = pointers_for(rules, key)
+    if not ignored:
+        return Wanted(key, resource, body, obj.digest, obj.describe())
+    kept = without(body, ignored)
+    digest = json_digest([kept, ignored])
+    return Wanted(key, resource, kept, digest, obj.describe(), initial=body, ignored=ignored)
 
 
 async def _look_up(to: Destination, obj: ManifestObject, brought: bool) -> Resource | ObjectError | None:

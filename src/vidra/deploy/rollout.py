@@ -16,12 +16,13 @@ import structlog
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_exponential
 
 from vidra.deploy import plan
-from vidra.deploy.apply import Action, Applicant, Applied, Applier, Wanted
+from vidra.deploy.apply import Applier
 from vidra.deploy.destination import Destination
 from vidra.deploy.errors import ObjectError, Problem
 from vidra.deploy.inventory import Entry, Inventory
 from vidra.deploy.prune import Leaver, Pruner, Removal, Removed
 from vidra.deploy.resolve import Resolved, resolve_coming
+from vidra.deploy.wanted import Action, Applicant, Applied, Wanted
 from vidra.kube.errors import KubeError
 from vidra.kube.resource import ObjectKey
 
@@ -47,12 +48,17 @@ class Outcome:
 
     @property
     def changed(self) -> bool:
-        return bool(self.removed) or any(a.action is not Action.UNCHANGED for a in self.applied)
+        return bool(self.removed) or any(a.action.is_write for a in self.applied)
 
     @property
     def pending(self) -> list[Removed]:
         """Deleted, and still there."""
         return [r for r in self.removed if r.removal is Removal.TERMINATING]
+
+    @property
+    def drifted(self) -> list[Entry]:
+        """Found to differ, and left so."""
+        return [a.entry for a in self.applied if a.action is Action.DRIFTED]
 
     @property
     def warnings(self) -> list[str]:
@@ -114,9 +120,7 @@ async def _apply_stages(
         definitions = [
             wanted[a.entry.key]
             for a in outcome.applied
-            if a.entry.key in wanted
-            and a.entry.key.kind == "CustomResourceDefinition"
-            and a.action is not Action.UNCHANGED
+            if a.entry.key in wanted and a.entry.key.kind == "CustomResourceDefinition" and a.action.is_write
         ]
         if stage is plan.Stage.DEFINITIONS and definitions:
             await _established(to, definitions, outcome)

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 from vidra.kube.client import Obj
 from vidra.runtime.digest import json_digest
 
+#: Shared, since nearly every object has none.
+_NONE: Mapping[str, str] = {}
+
 
 class Manager(NamedTuple):
     """An entry of metadata.managedFields that is no subresource's; ``position`` is its place in the list."""
@@ -31,7 +34,8 @@ class Manager(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """One live object. ``version`` is its resourceVersion; ``managers`` are those of ours only."""
+    """One live object. ``version`` is its resourceVersion; ``managers`` are those of ours only, and ``annotations`` are
+    those that speak to us."""
 
     uid: str
     version: str
@@ -39,23 +43,33 @@ class Observed(NamedTuple):
     managers: tuple[Manager, ...]
     terminating: bool
     finalizers: tuple[str, ...]
+    annotations: Mapping[str, str] = _NONE
 
     def managed_by(self, name: str) -> bool:
         return any(manager.name == name for manager in self.managers)
 
 
-def observe(obj: Obj, *, manager_prefix: str) -> Observed:
-    """Reduces a raw object, managedFields included. Managers whose name starts with ``manager_prefix`` are ours."""
+def observe(obj: Obj, *, manager_prefix: str, annotation_prefix: str = "") -> Observed:
+    """Reduces a raw object, managedFields included. Managers whose name starts with ``manager_prefix`` are ours, and
+    annotations that start with ``annotation_prefix`` (none, where that is empty) speak to us: they count for the
+    digest, whoever set them."""
     metadata = obj["metadata"]
     managers = our_managers(obj, manager_prefix)
     terminating = "deletionTimestamp" in metadata
+    annotations = metadata.get("annotations") or {}
+    spoken = (
+        {key: str(value) for key, value in annotations.items() if key.startswith(annotation_prefix)}
+        if annotation_prefix
+        else {}
+    )
     return Observed(
         uid=metadata.get("uid") or "",
         version=metadata.get("resourceVersion") or "",
-        digest=_digest(obj, manager_prefix),
+        digest=_digest(obj, manager_prefix, spoken),
         managers=managers,
         terminating=terminating,
         finalizers=tuple(metadata.get("finalizers") or ()) if terminating else (),
+        annotations=spoken or _NONE,
     )
 
 
@@ -68,7 +82,7 @@ def our_managers(obj: Mapping[str, Any], prefix: str) -> tuple[Manager, ...]:
     )
 
 
-def _digest(obj: Obj, prefix: str) -> str:
+def _digest(obj: Obj, prefix: str, spoken: Mapping[str, str]) -> str:
     metadata = obj["metadata"]
     ours = _our_metadata(metadata, prefix)
     generation = metadata.get("generation")
@@ -76,7 +90,9 @@ def _digest(obj: Obj, prefix: str) -> str:
         body: Any = generation
     else:
         body = {key: value for key, value in obj.items() if key not in ("metadata", "status", "kind", "apiVersion")}
-    return json_digest([metadata.get("uid"), "deletionTimestamp" in metadata, ours, body])
+    return json_digest(
+        [metadata.get("uid"), "deletionTimestamp" in metadata, ours, body, *([spoken] if spoken else ())]
+    )
 
 
 def _our_metadata(metadata: Mapping[str, Any], prefix: str) -> list[Any]:
