@@ -49,6 +49,10 @@ RECONCILE_ANNOTATION: Final = f"{_PREFIX}/reconcile"
 APPLY_ANNOTATION: Final = f"{_PREFIX}/apply"
 ADOPT_ANNOTATION: Final = f"{_PREFIX}/adopt"
 FORCE_ANNOTATION: Final = f"{_PREFIX}/force"
+#: Put by Vidra on an object that it took over, so that whoever has to do with it later lets go of it, and deletes it
+#: never. It goes on with the takeover, in one request: no crash can lose it.
+ADOPTED_ANNOTATION: Final = f"{_PREFIX}/adopted"
+ADOPTED_VALUE: Final = "true"
 DISABLED: Final = "disabled"
 ENABLED: Final = "enabled"
 ONCE: Final = "once"

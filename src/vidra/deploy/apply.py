@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vidra.api import names
 from vidra.deploy.destination import Destination, see
 from vidra.deploy.drift import differences
 from vidra.deploy.errors import ObjectError, Problem, is_immutable, refusal
@@ -52,7 +53,9 @@ class Applier:
         """Raises ObjectError, and nothing else that the cluster can cause."""
         key = wanted.key
         async with self._to.locks.hold(key):
-            holder = self._ownership.holder(who.resource, who.manager, key, wanted.digest)
+            live = self._to.live.get(key)
+            at_rest = None if live is None else live.digest
+            holder = self._ownership.holder(who.resource, who.manager, key, wanted.digest, live=at_rest)
             if holder is not None:
                 self._ownership.refused(who.resource, key)
                 text = f"VidraResource {holder} declares it differently"
@@ -100,7 +103,8 @@ class Applier:
         """The object is as wanted: what the inventory says of it. An adopted object that was deleted and made anew by
         us is ours."""
         stamp = self._seals[who.manager, wanted.key] = seal(wanted.digest, live.digest)
-        adopted = prior is not None and prior.adopted and prior.uid == live.uid
+        marked = live.annotations.get(names.ADOPTED_ANNOTATION) == names.ADOPTED_VALUE
+        adopted = marked or (prior is not None and prior.adopted and prior.uid == live.uid)
         return Entry(wanted.key, wanted.resource.version, live.uid, adopted, stamp)
 
     async def _detect(self, wanted: Wanted, prior: Entry | None, who: Applicant, live: Observed | None) -> Applied:

@@ -107,7 +107,7 @@ def conflicting_managers(error: ApiError) -> dict[str, list[str]]:
 
 
 _IMMUTABLE = re.compile(
-    r"immutable|may not (be )?change|can(no|')t be changed|"
+    r"immutable|may not (be )?change|can(no|')t (be )?change|"
     r"updates to \S+ (spec )?for fields other than|updates to .* forbidden",
     re.IGNORECASE,
 )

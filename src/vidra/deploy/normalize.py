@@ -11,6 +11,7 @@ import binascii
 from base64 import b64decode, b64encode
 from typing import Any
 
+from vidra.api import names
 from vidra.deploy.pods import check_pod, default_protocol, unique
 from vidra.deploy.problems import short
 from vidra.deploy.textmaps import Path, Report, text_map
@@ -28,8 +29,13 @@ _SERVER_SET = (
     "uid",
 )
 
-#: Come with objects exported from a cluster: kubectl's own copy of the object, and a counter of a controller's.
-_EXPORTED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
+#: Come with objects exported from a cluster: kubectl's own copy of the object, a counter of a controller's, and Vidra's
+#: mark of what it took over.
+_EXPORTED_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+    names.ADOPTED_ANNOTATION,
+)
 
 _BUILT_IN = frozenset(
     {"", "apps", "autoscaling", "batch", "extensions", "policy"}

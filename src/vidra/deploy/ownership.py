@@ -5,8 +5,14 @@ manager serves all resources (a hundred managers on a shared Namespace would mak
 what several resources of one sync declare together is counted here:
 
 - :meth:`Ownership.siblings` says who else declares an object: the last one takes it along when it goes.
-- The same object must be declared alike. The declaration that was applied holds; a different one is refused and told
-  who holds, until the holders have moved on (:meth:`Ownership.holder`). Whoever was refused is woken when that is so.
+- The same object must be declared alike. Whoever's declaration was applied *holds* the object; a different one is
+  refused and told who holds, until the holders have moved on (:meth:`Ownership.holder`). Whoever was refused is woken
+  when that is so.
+
+A holder is *settled* while what it declares is what was applied. After a restart, and from an edit to the reconcile
+that reads it, nobody knows yet what a holder means: it is unsettled then, and still holds against all who hold nothing
+themselves. Otherwise any edit of the holder, and any restart, would let the one who was refused slip in. Those who hold
+it together don't wait for each other: a sync that changes all of its resources alike brings the first of them through.
 
 What is known comes from two sides: the inventories in the resources' statuses (after a restart, that is all there
 is), and the declarations of reconciles in this process, which are newer than any cache.
@@ -14,9 +20,11 @@ is), and the declarations of reconciles in this process, which are newer than an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from vidra.deploy.inventory import Entry
+from vidra.deploy.wanted import seal
 from vidra.kube.resource import GroupKind, ObjectKey
 
 #: Told of a resource that had been refused and may try again.
@@ -30,8 +38,18 @@ class _Claim:
     manager: str
     in_inventory: bool = False
     declared: str | None = None  # digest of the declaration; None where only the inventory is known
-    applied: bool = False  # the declaration is what is live, and the resource still means it
+    holds: bool = False  # what it declares, or declared, was applied
+    settled: bool = False  # what was applied is what it still means
     refused: bool = False
+    seal: str = ""  # of the inventory: tells an equal declaration while nothing else is known
+
+    def stands_against(self, digest: str, live: str | None, *, is_holder: bool) -> bool:
+        """Whether one who declares this digest, and holds the object or not, has to wait for it."""
+        if not self.holds or self.declared == digest:
+            return False
+        if self.settled:
+            return True
+        return not (is_holder or (live is not None and self.seal == seal(digest, live)))
 
 
 @dataclass(slots=True)
@@ -53,17 +71,20 @@ class Ownership:
 
     # --- what is told
 
-    def inventory(self, resource: str, manager: str, keys: Iterable[ObjectKey], *, version: str) -> None:
+    def inventory(self, resource: str, manager: str, inventory: Mapping[ObjectKey, Entry], *, version: str) -> None:
         """The resource's status, at this resourceVersion, lists these objects."""
         known = self._resources.setdefault(resource, _Known())
         number = int(version) if version.isdecimal() else 0
         if number and number < known.version:
             return
         known.version = number
-        wanted = set(keys)
-        for key in wanted:
-            self._claim(resource, manager, key).in_inventory = True
-        for key in [k for k in known.keys if k not in wanted]:
+        for key, entry in inventory.items():
+            claim = self._claim(resource, manager, key)
+            if not claim.in_inventory and claim.declared is None:
+                # Not seen before in this process. One that is refused has no seal.
+                claim.holds = bool(entry.seal)
+            claim.in_inventory, claim.seal = True, entry.seal
+        for key in [k for k in known.keys if k not in inventory]:
             claim = self._claims[key][resource]
             claim.in_inventory = False
             if claim.declared is None:
@@ -75,11 +96,11 @@ class Ownership:
         for key, digest in digests.items():
             claim = self._claim(resource, manager, key)
             if claim.declared != digest:
-                claim.declared, claim.applied = digest, False
+                claim.declared, claim.settled = digest, False
                 self._settled(key)
         for key in [k for k in known.keys if k not in digests]:
             claim = self._claims[key][resource]
-            claim.declared, claim.applied, claim.refused = None, False, False
+            claim.declared, claim.holds, claim.settled, claim.refused = None, False, False, False
             if claim.in_inventory:
                 self._settled(key)
             else:
@@ -88,21 +109,21 @@ class Ownership:
     def applied(self, resource: str, key: ObjectKey) -> None:
         """What the resource declares of this object is what is live now."""
         claim = self._claims[key][resource]
-        if not claim.applied or claim.refused:
-            claim.applied, claim.refused = True, False
+        if not claim.settled or claim.refused:
+            claim.holds, claim.settled, claim.refused = True, True, False
             self._settled(key)
 
     def refused(self, resource: str, key: ObjectKey) -> None:
         """The resource was told of another holder; it is woken when that one has moved on."""
-        self._claims[key][resource].refused = True
+        claim = self._claims[key][resource]
+        held, claim.holds, claim.settled, claim.refused = claim.holds, False, False, True
+        if held:
+            self._settled(key)
 
     def unsettle(self, resource: str) -> None:
         """The resource's spec has changed since: what it declared may not be what it means any more."""
-        for key in list(self._resources.get(resource, _Known()).keys):
-            claim = self._claims[key][resource]
-            if claim.applied:
-                claim.applied = False
-                self._settled(key)
+        for key in self._resources.get(resource, _Known()).keys:
+            self._claims[key][resource].settled = False
 
     def release(self, resource: str, key: ObjectKey) -> None:
         """The resource has nothing to do with this object any more."""
@@ -123,10 +144,18 @@ class Ownership:
             name for name, claim in self._claims.get(key, {}).items() if name != resource and claim.manager == manager
         )
 
-    def holder(self, resource: str, manager: str, key: ObjectKey, digest: str) -> str | None:
-        """A resource under this manager whose different declaration is live; None: nothing stands in the way."""
-        for name, claim in self._claims.get(key, {}).items():
-            if name != resource and claim.manager == manager and claim.applied and claim.declared != digest:
+    def holder(
+        self, resource: str, manager: str, key: ObjectKey, digest: str, *, live: str | None = None
+    ) -> str | None:
+        """A resource under this manager that holds the object and declares it differently, or may; None: nothing stands
+        in the way. ``live`` is the digest of the live object."""
+        claims = self._claims.get(key, {})
+        mine = claims.get(resource)
+        is_holder = mine is not None and mine.holds
+        for name, claim in claims.items():
+            if name == resource or claim.manager != manager:
+                continue
+            if claim.stands_against(digest, live, is_holder=is_holder):
                 return name
         return None
 
@@ -160,21 +189,20 @@ class Ownership:
         self._settled(key)
 
     def _settled(self, key: ObjectKey) -> None:
-        """Wakes whom nothing stands in the way of any more. Where no declaration is live, one of those who wait goes
+        """Wakes whom nothing stands in the way of any more. Where nobody holds the object, one of those who wait goes
         first, and its success wakes the ones who declare the same."""
         claims = self._claims.get(key)
         if not claims or not any(claim.refused for claim in claims.values()):
             return
-        live: dict[str, set[str | None]] = {}
+        #: What the holders of each manager declare; None for one of whom that isn't known.
+        held: dict[str, set[str | None]] = {}
         for claim in claims.values():
-            if claim.applied:
-                live.setdefault(claim.manager, set()).add(claim.declared)
+            if claim.holds:
+                held.setdefault(claim.manager, set()).add(claim.declared)
         first: set[str] = set()
         for name, claim in list(claims.items()):
-            if not claim.refused:
-                continue
-            holding = live.get(claim.manager, set())
-            if holding and holding != {claim.declared}:
+            holding = held.get(claim.manager)
+            if not claim.refused or (holding and holding != {claim.declared}):
                 continue
             if not holding:
                 if claim.manager in first:

@@ -27,7 +27,7 @@ from vidra.api import names
 from vidra.deploy.destination import Destination, see
 from vidra.deploy.errors import ObjectError, Problem, refusal
 from vidra.deploy.inventory import Entry
-from vidra.deploy.managers import hand_back
+from vidra.deploy.managers import hand_back, unite
 from vidra.deploy.namespaces import foreign_contents
 from vidra.deploy.ownership import Ownership
 from vidra.kube.client import Obj, PatchType
@@ -101,6 +101,7 @@ class Pruner:
     async def _remove(self, entry: Entry, who: Leaver) -> Removed:
         key = entry.key
         resource = await self._to.discovery.any_version(key.group, key.kind, entry.version)
+        last: ApiError | None = None
         for _ in range(TRIES):
             obj = await self._get(resource, key)
             if obj is None:
@@ -124,7 +125,8 @@ class Pruner:
                 # is left to hold them; the next look finds us alone.
                 if not (error.conflict or error.invalid):
                     raise
-        raise ObjectError(key, Problem.PRUNE, "it keeps changing while it is let go")
+                last = error
+        raise ObjectError(key, Problem.PRUNE, f"it keeps changing while it is let go: {last}")
 
     async def _keep(self, entry: Entry, obj: Obj, live: Observed, who: Leaver) -> str | None:
         """Why the object is not to be deleted; None: it is."""
@@ -137,7 +139,8 @@ class Pruner:
                 return f"annotated {name}={names.DISABLED}"
         if who.orphan:
             return "deletionPolicy is Orphan"
-        if entry.adopted:
+        marked = annotations.get(names.ADOPTED_ANNOTATION) == names.ADOPTED_VALUE
+        if marked or (entry.adopted and entry.uid == live.uid):
             return "it was adopted, not made, by Vidra"
         if entry.key.kind == "Namespace" and not entry.key.group:
             foreign = await foreign_contents(self._to, entry.key.name, who.manager)
@@ -150,7 +153,11 @@ class Pruner:
         key = ObjectKey(resource.group, resource.kind, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
         shared = any(manager.name != who.manager for manager in live.managers)
         if shared:
-            # An apply of nothing takes away what only we hold; what the others hold too stays theirs.
+            # An apply of nothing takes away what only we hold; what the others hold too stays theirs. It can't take
+            # what an entry of a POST has: that one must be an Apply entry first.
+            patch = unite(obj, who.manager)
+            if patch:
+                await self._to.client.patch(resource, key.name, patch, PatchType.JSON, namespace=key.namespace)
             body: Obj = {
                 "apiVersion": resource.api_version,
                 "kind": resource.kind,
@@ -174,9 +181,14 @@ class Pruner:
         return Removed(key, Removal.RELEASED, note)
 
     async def _delete(self, resource: Resource, key: ObjectKey, live: Observed) -> Removed:
-        answer = await self._to.client.delete(
-            resource, key.name, namespace=key.namespace, uid=live.uid, resource_version=live.version
-        )
+        try:
+            answer = await self._to.client.delete(
+                resource, key.name, namespace=key.namespace, uid=live.uid, resource_version=live.version
+            )
+        except ApiError as error:
+            if error.invalid:  # by an admission policy: another look won't help
+                raise refusal(key, error, problem=Problem.PRUNE) from error
+            raise
         metadata = answer.get("metadata") or {}
         if "deletionTimestamp" in metadata:
             left = self._to.live.wrote(key, answer)

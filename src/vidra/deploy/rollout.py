@@ -81,7 +81,9 @@ async def apply_all(
     for error in outcome.errors:
         entry = outcome.inventory.get(error.key)
         if entry is not None:
-            outcome.inventory[error.key] = replace(entry, message=error.message)
+            # Without a seal nobody takes it for the holder of the object: see :mod:`vidra.deploy.ownership`.
+            seal = "" if error.problem is Problem.SIBLING_CONFLICT else entry.seal
+            outcome.inventory[error.key] = replace(entry, message=error.message, seal=seal)
     return outcome
 
 

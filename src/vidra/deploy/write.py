@@ -16,7 +16,7 @@ from vidra.deploy.destination import Destination, see
 from vidra.deploy.errors import ObjectError, Problem, conflicting_managers, refusal
 from vidra.deploy.ignore import with_live
 from vidra.deploy.inventory import Entry
-from vidra.deploy.managers import adoption, promotion
+from vidra.deploy.managers import ADOPTING_MANAGER, adoption, promotion, unite
 from vidra.deploy.removal import delete_and_wait
 from vidra.deploy.wanted import Applicant, Wanted
 from vidra.kube.client import Obj, PatchType
@@ -58,37 +58,43 @@ class Writer:
     async def take_over(self, wanted: Wanted, prior: Entry | None, who: Applicant) -> tuple[Observed | None, bool]:
         """Reads the live object and makes it ours where it isn't yet and may be; the second says that it was adopted.
         None: it isn't there. Raises ObjectError for one that is somebody else's, or on its way out."""
-        obj = await self.get(wanted)
-        if obj is None:
-            return None, False
-        live = see(obj)
-        refuse_terminating(wanted, live)
-        ours = bool(live.managers) or _is_originals(obj) or (prior is not None and prior.uid == live.uid)
-        if not ours and not _may_adopt(wanted, obj, who):
-            raise ObjectError(
-                wanted.key,
-                Problem.CONFLICT,
-                f"exists and is not Vidra's ({_managers_of(obj)}); to take it over set spec.adopt, or annotate the "
-                f"object {names.ADOPT_ANNOTATION}={names.ENABLED}",
-                where=wanted.where,
-            )
-        patch = adoption(obj, who.manager)
-        if patch:
-            live = await self._adopt(wanted, patch, who)
-        return live, not ours
+        for last in (False, False, True):
+            obj = await self.get(wanted)
+            if obj is None:
+                return None, False
+            live = see(obj)
+            refuse_terminating(wanted, live)
+            ours = bool(live.managers) or _is_originals(obj) or (prior is not None and prior.uid == live.uid)
+            if not ours and not _may_adopt(wanted, obj, who):
+                raise ObjectError(
+                    wanted.key,
+                    Problem.CONFLICT,
+                    f"exists and is not Vidra's ({_managers_of(obj)}); to take it over set spec.adopt, or annotate the "
+                    f"object {names.ADOPT_ANNOTATION}={names.ENABLED}",
+                    where=wanted.where,
+                )
+            # What Vidra manages already may have been edited with kubectl since: that is nobody's drift.
+            patch = unite(obj, who.manager) if live.managers else adoption(obj, who.manager, mark=not ours)
+            try:
+                return (await self._adopt(wanted, patch) if patch else live), not ours
+            except ApiError as error:
+                # The test of its version failed, most likely: the next look shows the newer one.
+                if last or not error.invalid:
+                    raise
+        raise AssertionError("the last look ends in one way or the other")
 
-    async def _adopt(self, wanted: Wanted, patch: list[dict[str, Any]], who: Applicant) -> Observed:
-        client, key = self._to.client, wanted.key
-        try:
-            obj = await client.patch(
-                wanted.resource, key.name, patch, PatchType.JSON, namespace=key.namespace, field_manager=who.manager
+    async def _adopt(self, wanted: Wanted, patch: list[dict[str, Any]]) -> Observed:
+        key = wanted.key
+        return see(
+            await self._to.client.patch(
+                wanted.resource,
+                key.name,
+                patch,
+                PatchType.JSON,
+                namespace=key.namespace,
+                field_manager=ADOPTING_MANAGER,
             )
-        except ApiError as error:
-            if not error.invalid:
-                raise
-            # The test of its version failed: the next look shows the newer one.
-            obj = await client.get(wanted.resource, key.name, key.namespace)
-        return see(obj)
+        )
 
     async def apply(self, wanted: Wanted, who: Applicant, live: Observed, warnings: list[str]) -> Obj:
         """Applies to exactly the object that was seen."""
