@@ -88,6 +88,8 @@ def hand_back(obj: Obj, manager: str) -> JsonPatch:
         return []
     kept: list[Obj] = []
     for entry in entries:
+        if entry.get("manager") == ADOPTING_MANAGER:
+            continue
         if entry.get("manager") == manager and not entry.get("subresource"):
             fields = _union({}, entry.get("fieldsV1") or {})
             _remove_path(fields, ("f:metadata", "f:labels", f"f:{names.MANAGED_BY_LABEL}"))
