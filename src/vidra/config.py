@@ -131,7 +131,7 @@ class Settings(BaseModel):
     default_service_account: str = Field(
         "", pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
     )
-    workers_sync: Workers = 4
+    workers_sync: Workers = 16
     workers_resource: Workers = 16
     #: Empty: all addresses.
     bind_address: Annotated[str, AfterValidator(_address)] = "127.0.0.1"

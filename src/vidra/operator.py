@@ -16,7 +16,6 @@ import structlog
 
 from vidra import __version__
 from vidra.api import names
-from vidra.clusters.bulkhead import Bulkhead
 from vidra.clusters.cluster import Cluster, Clusters
 from vidra.clusters.live import LiveCache
 from vidra.clusters.secrets import KubeconfigSecrets
@@ -38,6 +37,7 @@ from vidra.kube.client import Client, Obj
 from vidra.kube.discovery import Discovery
 from vidra.kube.session import Session
 from vidra.live_config import ConfigWatcher
+from vidra.runtime.bulkhead import Bulkhead
 from vidra.runtime.controller import Controller, Result
 from vidra.runtime.informer import Informer
 from vidra.runtime.metrics import Metrics, new_registry
@@ -54,7 +54,7 @@ FIELD_MANAGER = "vidra-operator"
 RECONCILE_TIMEOUT = 600.0
 #: Seconds after which a worker that is still on one key counts as stuck: beyond the time-out that should have ended it.
 STUCK_AFTER = RECONCILE_TIMEOUT + 60.0
-#: The part of the resources' workers that may be with one remote cluster at a time.
+#: The part of the workers that may be with one Infrahub server, or with one remote cluster, at a time: a quarter.
 SHARE = 4
 
 
@@ -184,6 +184,7 @@ class Operator:
                 secrets=caches.credentials.store,
                 pool=pool,
                 own_namespace=self._settings.namespace,
+                bulkhead=lambda: Bulkhead(max(1, self._settings.workers_sync // SHARE), self.sync_queue.add),
                 interval=lambda: self.config.current.requeue_sync_after or 0.0,
                 query_name=lambda: self.config.current.query_name,
             ),

@@ -85,7 +85,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
             "(the operator's own rights)",
             "Service account to deploy as where spec.serviceAccountName is empty.",
         ),
-        Option("workers_sync", "COUNT", "4", "Syncs worked on at once."),
+        Option("workers_sync", "COUNT", "16", "Syncs worked on at once; a quarter of them with one server."),
         Option("workers_resource", "COUNT", "16", "Resources worked on at once."),
         Option(
             "bind_address",

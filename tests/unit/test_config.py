@@ -28,7 +28,7 @@ def load(flags: dict[str, object] | None = None, **environ: str) -> Settings:
 
 def test_without_flags_and_variables_the_defaults_hold() -> None:
     settings = load()
-    assert (settings.workers_sync, settings.workers_resource, settings.grace) == (4, 16, 25.0)
+    assert (settings.workers_sync, settings.workers_resource, settings.grace) == (16, 16, 25.0)
     assert (settings.health_port, settings.metrics_port) == (8081, 8080)
     assert settings.namespace == "vidra-system"
     assert settings.live == LiveConfig(60.0, 600.0, "", False)

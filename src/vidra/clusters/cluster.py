@@ -6,7 +6,7 @@ Promises:
   behalf of all, and closed when it was not in use for a while, or when its Secret is gone.
 * A changed Secret takes effect with the next :meth:`Clusters.get`, and at the latest with the next 401.
 * One cluster's trouble is its own: it has connections, a bound on requests in flight and a breaker of its own, and no
-  more than a share of the workers is with it at a time (:class:`vidra.clusters.bulkhead.Bulkhead`).
+  more than a share of the workers is with it at a time (:class:`vidra.runtime.bulkhead.Bulkhead`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from vidra.clusters.bulkhead import Bulkhead
 from vidra.clusters.live import LiveCache
 from vidra.clusters.secrets import DestinationUnknown, Found, KubeconfigSecrets
 from vidra.clusters.server import normalise_server
@@ -30,6 +29,7 @@ from vidra.kube.discovery import Discovery
 from vidra.kube.errors import ConfigError
 from vidra.kube.kubeconfig import kubeconfig_loader
 from vidra.kube.session import RequestObserver, Session
+from vidra.runtime.bulkhead import Bulkhead
 from vidra.runtime.store import Key
 
 log = structlog.get_logger(__name__)

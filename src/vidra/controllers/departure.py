@@ -12,7 +12,6 @@ import structlog
 
 from vidra.api.common import DeletionPolicy, LeavingSpec
 from vidra.api.states import Reason
-from vidra.clusters.bulkhead import Full
 from vidra.clusters.secrets import DestinationUnknown
 from vidra.controllers import reporting, rollout_status
 from vidra.controllers.kinds import manager_of
@@ -25,6 +24,7 @@ from vidra.deploy.prune import Leaver
 from vidra.deploy.rollout import Outcome, prune_all
 from vidra.kube.client import Obj
 from vidra.kube.errors import ConfigError
+from vidra.runtime.bulkhead import Full
 from vidra.runtime.controller import Result
 
 log = structlog.get_logger(__name__)

@@ -21,17 +21,20 @@ from vidra.controllers import delivery, reporting
 from vidra.controllers.credentials import CredentialsError, find_credentials
 from vidra.controllers.delivery import Delivery
 from vidra.controllers.kinds import is_deleting
-from vidra.controllers.reporting import Report
+from vidra.controllers.reporting import LOOK_AGAIN, Report
 from vidra.controllers.resource_writer import ResourceWriter, Source
 from vidra.controllers.subjects import Subjects
 from vidra.infrahub import ClientPool, InfrahubError, pin
 from vidra.kube.client import Obj
+from vidra.runtime.bulkhead import Bulkhead, Full
 from vidra.runtime.controller import Result
 from vidra.runtime.store import Store
 
 STATE_FIELD = "syncState"
 #: Seconds until a look at resources that are going; their deletion wakes the sync earlier.
 STILL_GOING = 10.0
+#: Seconds after which one who was turned away from a busy server comes back unless woken before.
+TURNED_AWAY = 30.0
 #: Intervals are stretched by up to this share, so that syncs don't ask all at once for ever.
 SPREAD = 0.05
 #: Kubernetes' own finalizer for `kubectl delete --cascade=orphan`.
@@ -40,7 +43,8 @@ ORPHAN = "orphan"
 
 class SyncReconciler:
     """``interval`` gives the seconds between two queries where a sync names none (0: none); ``query_name`` the stored
-    query where a sync names none ("": the built-in one)."""
+    query where a sync names none ("": the built-in one). ``bulkhead`` makes what keeps one Infrahub server that hangs
+    from holding all workers."""
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class SyncReconciler:
         secrets: Store[Obj],
         pool: ClientPool,
         own_namespace: str,
+        bulkhead: Callable[[], Bulkhead],
         interval: Callable[[], float],
         query_name: Callable[[], str],
     ) -> None:
@@ -60,6 +65,8 @@ class SyncReconciler:
         self._secrets = secrets
         self._pool = pool
         self._own_namespace = own_namespace
+        self._new_bulkhead = bulkhead
+        self._bulkheads: dict[str, Bulkhead] = {}
         self._interval = interval
         self._query_name = query_name
 
@@ -80,7 +87,13 @@ class SyncReconciler:
             return await self._subjects.suspended(obj)
         if spec.unsupported():
             return await self._subjects.fail(obj, reporting.unsupported(spec.unsupported()))
-        return await self._sync(await self._subjects.keep(obj), spec)
+        server = spec.source.infrahub_api_url.rstrip("/").lower()
+        bulkhead = self._bulkheads.setdefault(server, self._new_bulkhead())
+        try:
+            with bulkhead.enter(name):
+                return await self._sync(await self._subjects.keep(obj), spec)
+        except Full:
+            return Result(requeue_after=TURNED_AWAY)
 
     # --- syncing
 
@@ -103,7 +116,8 @@ class SyncReconciler:
                 errors = await self._writer.deliver(obj, spec, found.items, origin)
         except CredentialsError as error:
             state = State.STALE if reporting.has_succeeded(obj) else State.FAILED
-            return await self._subjects.fail(obj, Report(state, error.reason, str(error)), pause=self._pause(spec))
+            pause = self._pause(spec) or LOOK_AGAIN
+            return await self._subjects.fail(obj, Report(state, error.reason, str(error)), pause=pause)
         except InfrahubError as error:
             return await self._source_failed(obj, spec, error)
         if spec.prune:
@@ -134,13 +148,15 @@ class SyncReconciler:
             f"the {len(found.gone)} resources there are stay. Set spec.allowEmpty if that is meant"
         )
         state = State.STALE if reporting.has_succeeded(obj) else State.FAILED
-        return await self._subjects.fail(obj, Report(state, Reason.EMPTY_ANSWER, text), pause=self._pause(spec))
+        pause = self._pause(spec) or LOOK_AGAIN
+        return await self._subjects.fail(obj, Report(state, Reason.EMPTY_ANSWER, text), pause=pause)
 
     async def _source_failed(self, obj: Obj, spec: InfrahubSyncSpec, error: InfrahubError) -> Result:
         stale = error.source_fault and reporting.has_succeeded(obj)
         report = Report(State.STALE if stale else State.FAILED, error.reason, error.message)
         # What isn't retryable brings the same answer until somebody changes something: the interval is soon enough.
-        pause = error.retry_after or seconds(spec.retry_interval, 0) if error.retryable else self._pause(spec)
+        soon = error.retry_after or seconds(spec.retry_interval, 0)
+        pause = soon if error.retryable else self._pause(spec) or LOOK_AGAIN
         return await self._subjects.fail(obj, report, pause=pause)
 
     def _pause(self, spec: InfrahubSyncSpec) -> float:

@@ -20,6 +20,9 @@ from vidra.api.states import Reason, State
 from vidra.kube.client import Obj
 from vidra.runtime.controller import Result
 
+#: Seconds until a look at a failure that nothing wakes us for, where intervals are off.
+LOOK_AGAIN = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

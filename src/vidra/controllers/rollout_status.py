@@ -13,7 +13,7 @@ from vidra.api.conditions import timestamp
 from vidra.api.states import Reason, State
 from vidra.api.vidraresource import HISTORY_MAX
 from vidra.controllers import reporting
-from vidra.controllers.reporting import Report
+from vidra.controllers.reporting import LOOK_AGAIN, Report
 from vidra.deploy.errors import ObjectError, Problem, summary
 from vidra.deploy.inventory import Inventory
 from vidra.deploy.prune import Removal
@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 
 #: A server's Retry-After is stretched by up to this share: all who were told the same must not come back at once.
 SPREAD = 0.1
-#: Seconds until a look at a failure that nothing wakes us for, where intervals are off.
-LOOK_AGAIN = 600.0
 
 _REASONS = {
     Problem.CONFLICT: Reason.CONFLICT,

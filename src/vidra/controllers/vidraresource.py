@@ -19,14 +19,12 @@ from vidra.api.common import DriftPolicy
 from vidra.api.durations import seconds
 from vidra.api.states import Reason, State
 from vidra.api.vidraresource import VidraResourceSpec
-from vidra.clusters.bulkhead import Full
 from vidra.clusters.secrets import DestinationUnknown
 from vidra.controllers import reporting, rollout_status
 from vidra.controllers.departure import STILL_GOING, TURNED_AWAY, Departure
 from vidra.controllers.kinds import is_deleting, manager_of, owning_sync
 from vidra.controllers.places import Place, Places
-from vidra.controllers.reporting import Report
-from vidra.controllers.rollout_status import LOOK_AGAIN
+from vidra.controllers.reporting import LOOK_AGAIN, Report
 from vidra.controllers.subjects import Subjects
 from vidra.controllers.whereabouts import read_whereabouts, write_whereabouts
 from vidra.deploy.compress import BadCompressedManifest, ManifestTooLarge, decompress_manifest
@@ -40,6 +38,7 @@ from vidra.deploy.rollout import Outcome, apply_all, prune_all
 from vidra.deploy.wanted import Applicant
 from vidra.kube.client import Obj
 from vidra.kube.errors import ApiError, ConfigError, KubeError
+from vidra.runtime.bulkhead import Full
 from vidra.runtime.controller import Result, RetryAfter
 from vidra.runtime.digest import json_digest
 from vidra.runtime.status import StatusTooLarge

@@ -1,4 +1,4 @@
-"""Lets a few in at a time and remembers who was turned away, so that a cluster that hangs can't hold all workers.
+"""Lets a few in at a time and remembers who was turned away, so that a server that hangs can't hold all workers.
 
 Who is turned away holds no worker: its key goes back and is woken when somebody leaves.
 """
