@@ -6,6 +6,7 @@
      |   +- Silent        a watch on which nothing came any more
      +- InvalidAnswer     an answer that is none of an API server (a proxy's HTML page, cut JSON)
      +- ConfigError       the kubeconfig or the in-cluster files can't be used
+     +- Fenced            a write that was not sent, because this process may not write (any more)
 
 Messages name what was asked and never hold a body that was sent: it may be a Secret's.
 """
@@ -37,6 +38,10 @@ class Unreachable(KubeError):
 
 class Silent(Unreachable):
     """A watch on which nothing came for so long, not even a bookmark, that its connection must be dead."""
+
+
+class Fenced(KubeError):
+    """A write was not sent: this process may not write, or not any more. Another one will."""
 
 
 class InvalidAnswer(KubeError):

@@ -24,7 +24,8 @@ from yarl import URL
 from vidra import __version__
 from vidra.kube import config
 from vidra.kube.breaker import Breaker
-from vidra.kube.errors import ApiError, ConfigError, Silent, Unreachable, api_error
+from vidra.kube.errors import ApiError, ConfigError, Fenced, Silent, Unreachable, api_error
+from vidra.kube.guard import READS, Guard, GuardedBody
 
 #: Requests in flight at once. Beyond 32 a single API server gains nothing and others' requests wait longer.
 MAX_IN_FLIGHT = 32
@@ -43,7 +44,8 @@ class Session:
     """Use as ``async with Session(loader) as session``.
 
     ``loader`` is asked for credentials at the start and again after a 401. A server that stops answering is left alone
-    for a while (:mod:`vidra.kube.breaker`).
+    for a while (:mod:`vidra.kube.breaker`). ``guard`` is asked before anything is sent that could change the server
+    (:mod:`vidra.kube.guard`); the Fenced it raises is the caller's.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Session:
         timeout: float = REQUEST_TIMEOUT,
         observer: RequestObserver | None = None,
         breaker: Breaker | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._loader = loader
+        self._guard = guard
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(max_in_flight)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10, sock_read=min(timeout, SILENCE))
@@ -101,7 +105,7 @@ class Session:
         """Sends one request and returns the answer's body.
 
         ``headers`` are sent beside the session's own. ``warnings`` collects the texts of the answer's Warning headers.
-        Raises ApiError, Unreachable.
+        Raises ApiError, Unreachable, Fenced.
         """
         sent = {"Accept": accept, **(headers or {})}
         if body is not None:
@@ -152,6 +156,9 @@ class Session:
                 await self._reload()
                 answer = await self._once(method, url, body, headers, timeout)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if isinstance(error.__cause__, Fenced):  # raised while the body was to be written
+                self._breaker.gave_up()
+                raise error.__cause__ from None
             self._observer("<error>", method)
             self._breaker.failed()
             raise _unreachable(error, method, path) from error
@@ -187,10 +194,14 @@ class Session:
         if self._rest.server_hostname:
             options["server_hostname"] = self._rest.server_hostname
         http: aiohttp.ClientSession = self._rest.pool_manager
+        data: bytes | GuardedBody | None = body
+        if self._guard is not None and method not in READS:
+            self._guard()
+            data = GuardedBody(body or b"", self._guard)
         return await http.request(
             method,
             URL(self.server + url, encoded=True),
-            data=body,
+            data=data,
             headers=sent,
             timeout=timeout,
             allow_redirects=False,
