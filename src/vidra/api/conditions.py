@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from vidra.api.states import ConditionType, State
+from vidra.api.states import ConditionType, Reason, State
 
 #: Longest message of a condition; metav1.Condition allows 32768, people read less.
 MESSAGE_MAX = 2000
@@ -40,7 +40,7 @@ def conditions_for(
     if state in (State.PENDING, State.RUNNING):
         wanted.append((ConditionType.RECONCILING, "True", reason, message))
     elif state in (State.FAILED, State.STALE) and will_retry:
-        wanted.append((ConditionType.RECONCILING, "True", "Retrying", message))
+        wanted.append((ConditionType.RECONCILING, "True", Reason.RETRYING, message))
     elif state in (State.FAILED, State.STALE):
         wanted.append((ConditionType.STALLED, "True", reason, message))
     before = {str(condition.get("type")): condition for condition in previous}

@@ -27,7 +27,6 @@ class ConditionType(StrEnum):
 class Reason(StrEnum):
     """Why. Those of the source (InfrahubError.reason) are a closed list of their own, in docs/infrahub-errors.md."""
 
-    PENDING = "Pending"
     PROGRESSING = "Progressing"
     SUCCEEDED = "Succeeded"
     SUSPENDED = "Suspended"
@@ -35,15 +34,12 @@ class Reason(StrEnum):
     DELETING = "Deleting"
     # the sync's own
     CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
-    CREDENTIALS_AMBIGUOUS = "CredentialsAmbiguous"
     CREDENTIALS_INVALID = "CredentialsInvalid"
     EMPTY_ANSWER = "EmptyAnswer"
     ARTIFACT_FAILED = "ArtifactFailed"
-    RESOURCE_NAME_TAKEN = "ResourceNameTaken"
     # the resource's own
     MANIFEST_INVALID = "ManifestInvalid"
     MANIFEST_EMPTY = "ManifestEmpty"
-    MANIFEST_TOO_LARGE = "ManifestTooLarge"
     CONFLICT = "Conflict"
     APPLY_FAILED = "ApplyFailed"
     PRUNE_FAILED = "PruneFailed"

@@ -72,6 +72,9 @@ class SyncReconciler:
 
     async def reconcile(self, name: str) -> Result:
         """One pass. Raises the controller's errors, after the status says the same."""
+        return await self._subjects.told(name, self._reconcile)
+
+    async def _reconcile(self, name: str) -> Result:
         obj = self._subjects.current(name)
         if obj is None:
             return Result()

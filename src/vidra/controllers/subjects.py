@@ -5,18 +5,19 @@ Each write is noted, so that no later pass decides by a copy that is older than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from vidra.api.states import Reason, State
 from vidra.controllers import reporting
 from vidra.controllers.reporting import Report
 from vidra.kube.client import Client, Obj, PatchType
-from vidra.kube.errors import ApiError
+from vidra.kube.errors import ApiError, KubeError
 from vidra.kube.resource import Resource
 from vidra.runtime.controller import Result, RetryableError, RetryAfter, TerminalError
 from vidra.runtime.finalizers import add_finalizer_patch, has_finalizer, remove_finalizer_patch
-from vidra.runtime.ownwrites import OwnWrites
+from vidra.runtime.ownwrites import CacheBehind, OwnWrites
 from vidra.runtime.status import Outcome, Shrink, StatusClient, StatusTooLarge
 from vidra.runtime.store import Key, Store
 
@@ -139,6 +140,24 @@ class Subjects:
         if pause:
             raise RetryAfter(pause, report.message)
         raise RetryableError(report.message)
+
+    async def told(self, name: str, reconcile: Callable[[str], Awaitable[Result]]) -> Result:
+        """Reconciles, and sees to it that an error nobody foresaw stands in the status too, not in the log alone."""
+        try:
+            return await reconcile(name)
+        except (RetryableError, RetryAfter, TerminalError, CacheBehind):
+            raise
+        except Exception as error:
+            if isinstance(error, KubeError):
+                reason, text = Reason.API_ERROR, str(error)
+            else:
+                reason, text = Reason.INTERNAL_ERROR, f"a fault in Vidra ({type(error).__name__}); the log has the rest"
+            obj = self.store.get(Key("", name))
+            # The first error is the one to raise, whatever becomes of telling it.
+            with suppress(Exception):
+                if obj is not None:
+                    await self.write(obj, Report(State.FAILED, reason, text))
+            raise
 
     async def suspended(self, obj: Obj) -> Result:
         """What was done stays, and so does what is said of it; one that never ran says why it doesn't."""

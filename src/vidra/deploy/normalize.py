@@ -59,6 +59,15 @@ _BUILT_IN = frozenset(
     }
 )
 
+#: Beside CustomResourceDefinition, which is no built-in kind otherwise.
+_WITH_CA_BUNDLE = frozenset(
+    {
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiregistration.k8s.io", "APIService"),
+    }
+)
+
 #: Maps of text to text wherever they stand in a built-in kind.
 _TEXT_MAPS = ("matchLabels", "nodeSelector", "volumeAttributes")
 
@@ -80,7 +89,10 @@ def normalize(body: dict[str, Any], path: Path, report: Report) -> None:
     elif kind == ("", "Secret"):
         _secret(body, path, report)
     elif kind == ("apiextensions.k8s.io", "CustomResourceDefinition"):
-        _custom_resource_definition(body)
+        _ca_placeholders(body)
+    elif kind in _WITH_CA_BUNDLE:
+        _ca_placeholders(body)
+        _built_in(body, kind, path, report)
     elif group in _BUILT_IN and kind != ("apps", "ControllerRevision"):
         _built_in(body, kind, path, report)
 
@@ -127,19 +139,30 @@ def _base64_map(body: dict[str, Any], key: str, path: Path, report: Report) -> d
     return values
 
 
-def _custom_resource_definition(body: dict[str, Any]) -> None:
-    """Take out a placeholder where a CA bundle is to be injected: API servers since 1.31 refuse it."""
-    config: Any = body
-    for step in ("spec", "conversion", "webhook", "clientConfig"):
-        config = config.get(step) if isinstance(config, dict) else None
-    if not isinstance(config, dict) or "caBundle" not in config:
-        return
+def _ca_placeholders(body: dict[str, Any]) -> None:
+    """Take out placeholders where a CA bundle is to be injected. We would own them, and so take the injector's bundle
+    away again on each pass; and in definitions API servers since 1.31 refuse them."""
+    spec = body.get("spec")
+    owners = [spec, _descend(spec, "conversion", "webhook", "clientConfig")]
+    webhooks = body.get("webhooks")
+    owners += [_descend(webhook, "clientConfig") for webhook in (webhooks if isinstance(webhooks, list) else ())]
+    for owner in owners:
+        if isinstance(owner, dict) and "caBundle" in owner and not _is_ca_bundle(owner["caBundle"]):
+            del owner["caBundle"]
+
+
+def _descend(node: Any, *steps: str) -> Any:
+    for step in steps:
+        node = node.get(step) if isinstance(node, dict) else None
+    return node
+
+
+def _is_ca_bundle(value: Any) -> bool:
     try:
-        bundle = b64decode(str(config["caBundle"]).replace("\r", "").replace("\n", ""), validate=True)
+        bundle = b64decode(str(value).replace("\r", "").replace("\n", ""), validate=True)
     except (binascii.Error, ValueError):
-        bundle = b""
-    if b"-----BEGIN CERTIFICATE-----" not in bundle:
-        del config["caBundle"]
+        return False
+    return b"-----BEGIN CERTIFICATE-----" in bundle
 
 
 def _built_in(body: dict[str, Any], kind: tuple[str, str], path: Path, report: Report) -> None:
