@@ -14,6 +14,8 @@ from vidra.kube.resource import ObjectKey
 
 #: How many objects a text names before it only counts.
 NAMED_MAX = 5
+#: Characters of a server's message.
+MESSAGE_MAX = 600
 
 
 class Problem(StrEnum):
@@ -57,7 +59,7 @@ def refusal(
 ) -> ObjectError:
     """The object's error of a request's."""
     if isinstance(error, ApiError):
-        message = f"{error.reason} ({error.status}): {without_values(error.message, body)}"
+        message = f"{error.reason} ({error.status}): {shortened(without_values(error.message, body))}"
         return ObjectError(
             key,
             problem,
@@ -92,6 +94,16 @@ def without_values(message: str, body: Obj | None) -> str:
     for value in sorted((v for v in values if len(v) > 2), key=len, reverse=True):
         message = message.replace(value, "***")
     return message
+
+
+_DUMP = re.compile(r"Invalid value: \{.*?\}: (?=\w)", re.DOTALL)
+
+
+def shortened(message: str) -> str:
+    """A server's message without the whole values that it quotes (a Job's pod template, with all its variables), and
+    of a bounded length; the end stays, for it says why."""
+    text = _DUMP.sub("Invalid value: ", message)
+    return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX // 2]} … {text[-MESSAGE_MAX // 2 :]}"
 
 
 _MANAGER = re.compile(r'conflict with "([^"]+)"')

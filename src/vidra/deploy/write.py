@@ -13,7 +13,7 @@ import structlog
 
 from vidra.api import names
 from vidra.deploy.destination import Destination, see
-from vidra.deploy.errors import ObjectError, Problem, conflicting_managers, refusal
+from vidra.deploy.errors import ObjectError, Problem, conflicting_managers, refusal, shortened, without_values
 from vidra.deploy.ignore import with_live
 from vidra.deploy.inventory import Entry
 from vidra.deploy.managers import ADOPTING_MANAGER, adoption, promotion, unite
@@ -133,7 +133,12 @@ class Writer:
             raise ObjectError(
                 wanted.key, Problem.REFUSED, f"{failure.message} ({hint})", retryable=False, where=wanted.where
             ) from error
-        log.info("recreating", object=str(wanted.key), why=error.message)
+        others = sorted({manager.name for manager in live.managers} - {who.manager})
+        if others:
+            failure = refusal(wanted.key, error, body=wanted.body, where=wanted.where)
+            text = f"{failure.message} (it is not recreated, for {_who_applies(others[0])} declares it too)"
+            raise ObjectError(wanted.key, Problem.CONFLICT, text, where=wanted.where) from error
+        log.info("recreating", object=str(wanted.key), why=shortened(without_values(error.message, wanted.body)))
         await delete_and_wait(self._to, wanted.resource, wanted.key, live)
         return await self.create(wanted, who, warnings)
 
@@ -210,14 +215,14 @@ def _refuse_other_syncs(wanted: Wanted, who: Applicant, error: ApiError) -> None
         raise ApiError(409, "Conflict", "an entry of ours is in the way", request=str(wanted.key)) from error
     for manager, fields in held.items():
         if manager.startswith(names.MANAGER_PREFIX):
-            sync = manager.removeprefix(names.MANAGER_PREFIX)
-            owner = f"InfrahubSync {sync}" if sync else "a VidraResource without a sync"
-            raise ObjectError(
-                wanted.key,
-                Problem.CONFLICT,
-                f"{owner} sets {', '.join(sorted(fields))} to other values",
-                where=wanted.where,
-            ) from error
+            text = f"{_who_applies(manager)} sets {', '.join(sorted(fields))} to other values"
+            raise ObjectError(wanted.key, Problem.CONFLICT, text, where=wanted.where) from error
+
+
+def _who_applies(manager: str) -> str:
+    """Whose field manager it is, in words."""
+    sync = manager.removeprefix(names.MANAGER_PREFIX)
+    return f"InfrahubSync {sync}" if sync else "a VidraResource without a sync"
 
 
 def _may_adopt(wanted: Wanted, obj: Obj, who: Applicant) -> bool:
