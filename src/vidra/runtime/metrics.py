@@ -1,9 +1,9 @@
 """Counts what queues, controllers and sessions do, under the names existing dashboards know.
 
-The names and labels are those of client-go and controller-runtime: workqueue_*, controller_runtime_* and
-rest_client_requests_total. Every series of a queue or controller exists, with 0, as soon as its observer does, so that
-a rate over its first minutes is right. An observation costs a few microseconds at the most: label sets are looked up
-once, when the observer is made.
+The names and labels are those of client-go and controller-runtime: workqueue_*, controller_runtime_*,
+rest_client_requests_total and leader_election_master_status. Every series of a queue or controller exists, with 0, as
+soon as its observer does, so that a rate over its first minutes is right. An observation costs a few microseconds at
+the most: label sets are looked up once, when the observer is made.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class Metrics:
             "method",
             "host",
         )
+        self._leads = gauge("leader_election_master_status", "1 while this process leads, else 0", "name")
 
     def queue(self, name: str) -> QueueMetrics:
         """The observer of the queue ``name``. Call :meth:`watch` too, once the queue exists."""
@@ -191,6 +192,11 @@ class Metrics:
             self._terminal.labels(name),
             self._timeouts.labels(name),
         )
+
+    def leader(self, name: str) -> Callable[[bool], None]:
+        """Told whether this process leads by the lease ``name``."""
+        status = self._leads.labels(name)
+        return lambda leads: status.set(int(leads))
 
     def requests(self, host: str) -> Callable[[str, str], None]:
         """Told code and method of each request to ``host``; a session takes it as its observer."""

@@ -169,3 +169,12 @@ def test_an_observation_costs_a_few_microseconds(metrics: Metrics) -> None:
     for count, observe in observations:
         # The quickest of many short runs: what it costs, whatever else the machine does.
         assert min(timeit.repeat(observe, number=100, repeat=50)) / 100 / count < 5e-6
+
+
+def test_a_process_leads_or_does_not(metrics: Metrics) -> None:
+    tell = metrics.leader("vidra")
+    assert value(metrics, "leader_election_master_status", name="vidra") == 0
+    tell(True)
+    assert value(metrics, "leader_election_master_status", name="vidra") == 1
+    tell(False)
+    assert value(metrics, "leader_election_master_status", name="vidra") == 0

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import datetime
+import re
+import threading
+import time
+import timeit
+
+import pytest
+
+from vidra.kube.errors import Fenced
+from vidra.runtime import fence as fences
+from vidra.runtime.fence import Fence, Watchdog
+from vidra.runtime.lease import micro_time
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def test_it_is_closed_until_it_is_opened() -> None:
+    fence = Fence(Clock())
+    assert not fence.is_open
+    assert fence.left == 0.0
+    with pytest.raises(Fenced, match="doesn't hold the lease"):
+        fence.check()
+
+
+def test_it_closes_by_itself_at_the_very_moment() -> None:
+    clock = Clock()
+    fence = Fence(clock)
+    fence.open(110.0)
+    clock.time = 109.999
+    fence.check()
+    assert fence.left == pytest.approx(0.001)
+    clock.time = 110.0
+    assert not fence.is_open
+    with pytest.raises(Fenced, match="may be over"):
+        fence.check()
+    fence.open(120.0)
+    fence.check()
+
+
+def test_closed_on_purpose_it_stays_closed() -> None:
+    fence = Fence(Clock())
+    fence.open(110.0)
+    fence.close()
+    with pytest.raises(Fenced):
+        fence.check()
+    fence.expire()
+    assert fence.until is None
+
+
+def test_expired_it_is_closed_and_the_watchdog_still_waits() -> None:
+    fence = Fence(Clock())
+    fence.open(110.0)
+    fence.expire()
+    assert not fence.is_open
+    assert fence.until == 100.0
+
+
+def test_a_look_costs_a_few_microseconds() -> None:
+    fence = Fence()
+    fence.open(fences.now() + 1000)
+    assert min(timeit.repeat(fence.check, number=1000, repeat=5)) / 1000 < 5e-6
+
+
+def test_the_clock_of_fences_never_goes_back_and_runs_as_fast_as_time_does() -> None:
+    before, began = fences.now(), time.monotonic()
+    threading.Event().wait(0.02)
+    passed = fences.now() - before
+    assert passed == pytest.approx(time.monotonic() - began, abs=0.01)
+    assert passed >= 0.02
+
+
+def test_the_watchdog_ends_a_process_that_did_not_stop(capfd: pytest.CaptureFixture[str]) -> None:
+    ended = threading.Event()
+    fence = Fence()
+    fence.open(fences.now() + 0.02)
+    with Watchdog(fence, patience=0.04, end=ended.set):
+        began = time.monotonic()
+        assert ended.wait(5)
+        assert time.monotonic() - began >= 0.05
+    said = capfd.readouterr().err
+    assert "the guarded work did not stop" in said
+    assert "test_the_watchdog_ends_a_process_that_did_not_stop" in said, "where it hangs"
+
+
+def test_the_watchdog_leaves_alone_who_renews_and_who_has_closed() -> None:
+    ended, looks = threading.Event(), 0
+
+    class Watched(Fence):
+        @property
+        def until(self) -> float | None:
+            nonlocal looks
+            looks += 1
+            return super().until
+
+    fence = Watched()
+    fence.open(fences.now() + 0.02)
+    with Watchdog(fence, patience=0.02, end=ended.set):
+        while looks < 10:
+            fence.open(fences.now() + 0.02)
+            assert not ended.wait(0.005)
+        fence.close()
+        looks = 0
+        while looks < 10:
+            assert not ended.wait(0.005)
+
+
+def test_times_are_written_in_utc_whatever_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        written = micro_time()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", written)
+        assert (
+            abs((datetime.datetime.fromisoformat(written) - datetime.datetime.now(datetime.UTC)).total_seconds()) < 60
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
