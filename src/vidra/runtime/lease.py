@@ -6,7 +6,6 @@ Everything about the wire form of coordination.k8s.io/v1 is here; who leads is :
 from __future__ import annotations
 
 import copy
-import datetime
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from vidra.kube.errors import ApiError
 from vidra.kube.resource import Resource
 from vidra.kube.session import RequestObserver, Session
 from vidra.kube.watch import watch
+from vidra.runtime.timestamps import micro_time
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 #: leaderelection.go's JitterFactor: the wait between two tries of a standby, and the slack that renewals need.
@@ -193,8 +193,3 @@ def _with(lease: Obj, **spec: object) -> Obj:
     changed = copy.deepcopy(lease)  # fields of a newer API stay, too
     changed["spec"] = {**(lease.get("spec") or {}), **spec}
     return changed
-
-
-def micro_time(clock: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)) -> str:
-    """Now as a MicroTime: UTC, whatever the machine's zone is. For people; nobody decides by it."""
-    return clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
