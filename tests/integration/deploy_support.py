@@ -11,7 +11,7 @@ from tests.integration.world import World, documents
 from controlplane.audit import Entry, Mark
 from vidra.api import names
 from vidra.controllers.kinds import RESOURCES, SYNCS, owner_reference
-from vidra.kube.client import Obj
+from vidra.kube.client import Obj, PatchType
 from vidra.kube.errors import ApiError
 from vidra.kube.resource import Resource
 
@@ -106,8 +106,10 @@ async def until_at_rest(w: World, name: str) -> None:
 
 
 async def make_sync(w: World, name: str) -> Obj:
-    """A sync that does nothing by itself; resources made with :func:`owned` are its own."""
-    return await w.create_sync(name, suspend=True)
+    """A sync that does nothing until it is deleted; resources made with :func:`owned` are its own."""
+    await w.create_sync(name, suspend=True)
+    patch = {"metadata": {"finalizers": [names.SYNC_FINALIZER]}}
+    return await w.client.patch(SYNCS, name, patch, PatchType.MERGE)
 
 
 def owned(sync: Obj) -> dict[str, Any]:

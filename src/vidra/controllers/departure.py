@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import structlog
 
 from vidra.api.common import DeletionPolicy, LeavingSpec
-from vidra.api.states import Reason
+from vidra.api.states import Reason, State
 from vidra.clusters.secrets import DestinationUnknown
 from vidra.controllers import reporting, rollout_status
-from vidra.controllers.kinds import manager_of
+from vidra.controllers.kinds import is_deleting, manager_of, owning_sync
 from vidra.controllers.places import Places
 from vidra.controllers.subjects import Subjects
 from vidra.controllers.whereabouts import read_whereabouts, write_whereabouts
@@ -26,6 +26,7 @@ from vidra.kube.client import Obj
 from vidra.kube.errors import ConfigError
 from vidra.runtime.bulkhead import Full
 from vidra.runtime.controller import Result
+from vidra.runtime.store import Key, Store
 
 log = structlog.get_logger(__name__)
 
@@ -38,9 +39,10 @@ TURNED_AWAY = 30.0
 class Departure:
     """Stateless; both ways out of a cluster share it."""
 
-    def __init__(self, subjects: Subjects, places: Places) -> None:
+    def __init__(self, subjects: Subjects, places: Places, syncs: Store[Obj]) -> None:
         self._subjects = subjects
         self._places = places
+        self._syncs = syncs
 
     async def of_resource(self, obj: Obj) -> Result:
         """A resource that is being deleted. Reads no more of its spec than that takes: whatever else is wrong with it,
@@ -92,8 +94,16 @@ class Departure:
         place.ownership.inventory(name, manager, inventory, version=obj["metadata"].get("resourceVersion") or "")
         outcome = Outcome(dict(inventory))
         with place.enter(name):
-            await prune_all(place.pruner, inventory.values(), outcome, Leaver(name, manager, orphan=orphan))
+            await prune_all(place.pruner, inventory.values(), outcome, self.leaver(obj, orphan=orphan))
         return outcome
+
+    def leaver(self, obj: Obj, *, orphan: bool = False) -> Leaver:
+        """On whose behalf objects are let go of. While its sync writes or deletes resources, or is gone, siblings may
+        be about to go as well."""
+        owner = owning_sync(obj)
+        sync = None if owner is None else self._syncs.get(Key("", owner[0]))
+        busy = sync is None or is_deleting(sync) or (sync.get("status") or {}).get("syncState") == State.RUNNING
+        return Leaver(obj["metadata"]["name"], manager_of(obj), orphan=orphan, patient=owner is not None and busy)
 
     async def _stay(
         self, obj: Obj, spec: LeavingSpec, inventories: Mapping[str, Inventory], outcome: Outcome

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from vidra.clusters.cluster import Cluster, Clusters
 from vidra.clusters.secrets import DestinationUnknown
-from vidra.controllers.kinds import manager_of
+from vidra.controllers.kinds import is_deleting, manager_of
 from vidra.controllers.whereabouts import BY_SERVER, read_whereabouts
 from vidra.deploy.apply import Applier
 from vidra.deploy.destination import Destination, KeyedLocks
@@ -111,6 +111,7 @@ class Places:
                 manager_of(resource),
                 inventories.get(server, {}),
                 version=metadata["resourceVersion"],
+                leaving=is_deleting(resource),
             )
 
     def forget(self, resource: str) -> None:

@@ -32,7 +32,6 @@ from vidra.deploy.errors import Problem
 from vidra.deploy.inventory import Inventory, union
 from vidra.deploy.manifest import ManifestObject, read_manifest
 from vidra.deploy.problems import ManifestError
-from vidra.deploy.prune import Leaver
 from vidra.deploy.resolve import Resolved, resolve
 from vidra.deploy.rollout import Outcome, apply_all, prune_all
 from vidra.deploy.wanted import Applicant
@@ -83,7 +82,7 @@ class ResourceReconciler:
         self._subjects = subjects
         self._syncs = syncs
         self._places = places
-        self._departure = Departure(subjects, places)
+        self._departure = Departure(subjects, places, syncs)
         self._interval = interval
 
     async def reconcile(self, name: str) -> Result:
@@ -181,7 +180,7 @@ class ResourceReconciler:
             return
         declared = resolved.versions()
         leaving = [entry for key, entry in run.inventory.items() if key not in declared]
-        await prune_all(run.place.pruner, leaving, outcome, Leaver(run.name, run.manager))
+        await prune_all(run.place.pruner, leaving, outcome, self._departure.leaver(run.obj))
         for server, inventory in list(run.former.items()):
             account = run.spec.service_account_name
             left = await self._departure.from_cluster(run.obj, server, inventory, service_account=account)

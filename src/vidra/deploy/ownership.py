@@ -57,6 +57,8 @@ class _Known:
     """What is known of one resource."""
 
     keys: set[ObjectKey] = field(default_factory=set)
+    #: It is being deleted, so it keeps nothing.
+    leaving: bool = False
     #: resourceVersion of the newest status that was taken in; older events say nothing new.
     version: int = 0
 
@@ -71,9 +73,18 @@ class Ownership:
 
     # --- what is told
 
-    def inventory(self, resource: str, manager: str, inventory: Mapping[ObjectKey, Entry], *, version: str) -> None:
-        """The resource's status, at this resourceVersion, lists these objects."""
+    def inventory(
+        self,
+        resource: str,
+        manager: str,
+        inventory: Mapping[ObjectKey, Entry],
+        *,
+        version: str,
+        leaving: bool = False,
+    ) -> None:
+        """The resource's status, at this resourceVersion, lists these objects. ``leaving``: it is being deleted."""
         known = self._resources.setdefault(resource, _Known())
+        known.leaving = known.leaving or leaving
         number = int(version) if version.isdecimal() else 0
         if number and number < known.version:
             return
@@ -156,6 +167,13 @@ class Ownership:
             if name == resource or claim.manager != manager:
                 continue
             if claim.stands_against(digest, live, is_holder=is_holder):
+                return name
+        return None
+
+    def keeper(self, key: ObjectKey, leaver: str) -> str | None:
+        """A resource, of whatever manager, that keeps the object when ``leaver`` lets go of what it doesn't declare."""
+        for name, claim in self._claims.get(key, {}).items():
+            if claim.declared is not None if name == leaver else not self._resources[name].leaving:
                 return name
         return None
 

@@ -8,7 +8,8 @@ What happens to one object, under its lock:
 | gone, or another object of that name which isn't ours         | left as it is                                 |
 | annotated prune/reconcile=disabled, adopted, or to be orphaned| handed back: every field stays, our label goes|
 | declared by another sync too                                  | left to it: our fields go, shared ones stay   |
-| a Namespace with contents of others                           | handed back                                   |
+| a Namespace or definition that holds what others put there     | handed back                                   |
+| the same, and it is a sibling's, who may be about to go too   | left as it is, and looked at again            |
 | anything else                                                 | deleted (Background; uid and version checked) |
 
 The version check makes it safe against an owner that comes in at the same moment: its apply moves the version, the
@@ -24,11 +25,11 @@ from enum import StrEnum
 import structlog
 
 from vidra.api import names
+from vidra.deploy.contents import find_content
 from vidra.deploy.destination import Destination, see
 from vidra.deploy.errors import ObjectError, Problem, refusal
 from vidra.deploy.inventory import Entry
 from vidra.deploy.managers import hand_back, unite
-from vidra.deploy.namespaces import foreign_contents
 from vidra.deploy.ownership import Ownership
 from vidra.kube.client import Obj, PatchType
 from vidra.kube.discovery import NotServed
@@ -61,11 +62,21 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """On whose behalf: resource, its sync's field manager, and whether its objects stay behind."""
+    """On whose behalf: resource, its sync's field manager, and whether its objects stay behind. ``patient``: siblings
+    may be about to go as well, so a Namespace waits for what they have in it."""
 
     resource: str
     manager: str
     orphan: bool = False
+    patient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Why an object is not deleted; ``waits``: not yet."""
+
+    note: str
+    waits: bool = False
 
 
 class Pruner:
@@ -113,10 +124,12 @@ class Pruner:
                 return Removed(key, Removal.GONE, "it was never applied")
             if live.terminating:
                 return Removed(key, Removal.TERMINATING, _holds(live))
-            note = await self._keep(entry, obj, live, who)
+            kept = await self._keep(entry, obj, live, who)
+            if kept is not None and kept.waits:
+                return Removed(key, Removal.TERMINATING, kept.note)
             try:
-                if note is not None:
-                    return await self._step_back(resource, obj, live, who, note)
+                if kept is not None:
+                    return await self._step_back(resource, obj, live, who, kept.note)
                 return await self._delete(resource, key, live)
             except ApiError as error:
                 if error.not_found:
@@ -128,26 +141,28 @@ class Pruner:
                 last = error
         raise ObjectError(key, Problem.PRUNE, f"it keeps changing while it is let go: {last}")
 
-    async def _keep(self, entry: Entry, obj: Obj, live: Observed, who: Leaver) -> str | None:
+    async def _keep(self, entry: Entry, obj: Obj, live: Observed, who: Leaver) -> _Kept | None:
         """Why the object is not to be deleted; None: it is."""
         annotations = obj["metadata"].get("annotations") or {}
         others = [manager.name for manager in live.managers if manager.name != who.manager]
         if others:
-            return f"still declared by {', '.join(sorted(set(others)))}"
+            return _Kept(f"still declared by {', '.join(sorted(set(others)))}")
         for name in (names.PRUNE_ANNOTATION, names.RECONCILE_ANNOTATION):
             if annotations.get(name) == names.DISABLED:
-                return f"annotated {name}={names.DISABLED}"
+                return _Kept(f"annotated {name}={names.DISABLED}")
         if who.orphan:
-            return "deletionPolicy is Orphan"
+            return _Kept("deletionPolicy is Orphan")
         marked = annotations.get(names.ADOPTED_ANNOTATION) == names.ADOPTED_VALUE
         if marked or (entry.adopted and entry.uid == live.uid):
-            return "it was adopted, not made, by Vidra"
-        if entry.key.kind == "Namespace" and not entry.key.group:
-            foreign = await foreign_contents(self._to, entry.key.name, who.manager)
-            if foreign:
-                more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-                return f"it holds what is not this sync's: {foreign[0]}{more}"
-        return None
+            return _Kept("it was adopted, not made, by Vidra")
+        content = await find_content(
+            self._to, obj, who.manager, lambda inside: self._ownership.keeper(inside, who.resource)
+        )
+        if content is None:
+            return None
+        if who.patient and content.keeper not in ("", who.resource):
+            return _Kept(f"waiting for {content}", waits=True)
+        return _Kept(f"it holds {content}")
 
     async def _step_back(self, resource: Resource, obj: Obj, live: Observed, who: Leaver, note: str) -> Removed:
         key = ObjectKey(resource.group, resource.kind, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
