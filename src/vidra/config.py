@@ -131,6 +131,7 @@ class Settings(BaseModel):
     default_service_account: str = Field(
         "", pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
     )
+    leader_elect: Annotated[bool, _of_text(parse_bool)] = False
     workers_sync: Workers = 16
     workers_resource: Workers = 16
     #: Empty: all addresses.

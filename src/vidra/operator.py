@@ -35,11 +35,15 @@ from vidra.infrahub import ClientPool
 from vidra.kube import config as kube_config
 from vidra.kube.client import Client, Obj
 from vidra.kube.discovery import Discovery
+from vidra.kube.guard import Guard
 from vidra.kube.session import Session
 from vidra.live_config import ConfigWatcher
 from vidra.runtime.bulkhead import Bulkhead
 from vidra.runtime.controller import Controller, Result
+from vidra.runtime.fence import Fence, Watchdog
 from vidra.runtime.informer import Informer
+from vidra.runtime.leader import Elector, new_identity
+from vidra.runtime.lease import KubeLease, LeaseTimes, lease_session
 from vidra.runtime.metrics import Metrics, new_registry
 from vidra.runtime.probes import Check, ProbeServer
 from vidra.runtime.status import StatusClient
@@ -50,6 +54,8 @@ log = structlog.get_logger(__name__)
 
 #: Field manager of what Vidra writes on its own kinds.
 FIELD_MANAGER = "vidra-operator"
+#: Name of the Lease, in Vidra's own namespace.
+LEASE = "vidra"
 #: Seconds that a reconcile may take. A pass waits for new definitions (30 s) and recreated objects (60 s) at the most.
 RECONCILE_TIMEOUT = 600.0
 #: Seconds after which a worker that is still on one key counts as stuck: beyond the time-out that should have ended it.
@@ -66,9 +72,23 @@ async def run(settings: Settings) -> None:
     metrics = Metrics(new_registry())
     loader = kube_config.loader(settings.kubeconfig, settings.context)
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(Session(loader, observer=metrics.requests("kubernetes")))
+        observer = metrics.requests("kubernetes")
+        elector, guard = None, None
+        if settings.leader_elect:
+            times, fence = LeaseTimes(), Fence()
+            guard = fence.check
+            leases = await stack.enter_async_context(lease_session(loader, times, observer))
+            elector = Elector(
+                KubeLease(Client(leases), settings.namespace, LEASE),
+                fence,
+                identity=new_identity(),
+                times=times,
+                watchdog=Watchdog(fence, patience=times.patience),
+                observer=metrics.leader(LEASE),
+            )
+        session = await stack.enter_async_context(Session(loader, observer=observer, guard=guard))
         pool = await stack.enter_async_context(ClientPool())
-        operator = Operator(settings, Client(session), pool, metrics)
+        operator = Operator(settings, Client(session), pool, metrics, elector=elector, guard=guard)
         log.info("vidra starts", version=__version__, server=session.server, namespace=settings.namespace)
         try:
             await run_parts(operator.parts())
@@ -77,11 +97,23 @@ async def run(settings: Settings) -> None:
 
 
 class Operator:
-    """All parts of one process. Tests make one on a client of their own."""
+    """All parts of one process. Tests make one on a client of their own. With an ``elector``, workers start when it
+    leads, and ``guard`` is what it stops writes by; caches are warm before that."""
 
-    def __init__(self, settings: Settings, client: Client, pool: ClientPool, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        pool: ClientPool,
+        metrics: Metrics,
+        *,
+        elector: Elector | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._elector = elector
+        self._guard = guard
         self.config = ConfigWatcher(settings.live, self._config_changed)
         self.caches = Caches(client, namespace=settings.namespace, secrets_scope=settings.secrets_scope)
         self.informers = self.caches.informers()
@@ -109,8 +141,11 @@ class Operator:
             Part(f"informer {name}", informer.run, _synced(informer)) for name, informer in self.informers.items()
         ]
         parts.append(Part("sweep", self.places.sweeping))
-        parts += [Part(f"controller {controller.name}", controller.run) for controller in self._controllers]
-        return parts
+        work = [Part(f"controller {controller.name}", controller.run) for controller in self._controllers]
+        elector = self._elector
+        if elector is None:
+            return parts + work
+        return [*parts, Part("leader election", lambda: elector.run(lambda: run_parts(work)))]
 
     # --- making
 
@@ -139,6 +174,7 @@ class Operator:
             wake=wake,
             on_back=lambda server: self.routes.cluster_is_back(server),
             observer=self._metrics.requests,
+            guard=self._guard,
         )
 
     def _connect_routes(self) -> Routes:
@@ -213,6 +249,8 @@ class Operator:
         """One server, or two where probes and metrics have ports of their own."""
         host = self._settings.bind_address or None
         live = [Check("workers", self._stuck)]
+        if self._elector is not None:
+            live.append(Check("leader election", self._elector.overdue))
         ready = [Check(name, _not_synced(informer)) for name, informer in self.informers.items()]
         health, metrics = self._settings.health_port, self._settings.metrics_port
         registry = self._metrics.registry

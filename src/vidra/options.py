@@ -85,6 +85,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
             "(the operator's own rights)",
             "Service account to deploy as where spec.serviceAccountName is empty.",
         ),
+        Option("leader_elect", "", "false", "Hold a Lease while working, so that other replicas stand by."),
         Option("workers_sync", "COUNT", "16", "Syncs worked on at once; a quarter of them with one server."),
         Option("workers_resource", "COUNT", "16", "Resources worked on at once."),
         Option(

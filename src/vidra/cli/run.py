@@ -39,6 +39,7 @@ def run(
     secrets_namespace: Annotated[str | None, _option("secrets_namespace")] = None,
     allow_in_kubeconfig: Annotated[str | None, _option("allow_in_kubeconfig")] = None,
     default_service_account: Annotated[str | None, _option("default_service_account")] = None,
+    leader_elect: Annotated[bool | None, _option("leader_elect")] = None,
     workers_sync: Annotated[str | None, _option("workers_sync")] = None,
     workers_resource: Annotated[str | None, _option("workers_resource")] = None,
     bind_address: Annotated[str | None, _option("bind_address")] = None,

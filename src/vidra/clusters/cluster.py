@@ -27,6 +27,7 @@ from vidra.kube.breaker import Breaker
 from vidra.kube.client import Client
 from vidra.kube.discovery import Discovery
 from vidra.kube.errors import ConfigError
+from vidra.kube.guard import Guard
 from vidra.kube.kubeconfig import kubeconfig_loader
 from vidra.kube.session import RequestObserver, Session
 from vidra.runtime.bulkhead import Bulkhead
@@ -62,7 +63,7 @@ class _Remote:
 
 class Clusters:
     """``share`` is how many workers may be with one remote cluster at a time; ``wake`` is told of a resource that was
-    turned away meanwhile and may try again."""
+    turned away meanwhile and may try again. ``guard`` is asked before anything is written to a remote cluster."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Clusters:
         wake: Callable[[str], None],
         on_back: Callable[[str], None],
         observer: Callable[[str], RequestObserver] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._local = local
         self._secrets = secrets
@@ -82,6 +84,7 @@ class Clusters:
         self._wake = wake
         self._on_back = on_back
         self._observer = observer
+        self._guard = guard
         self._remote: dict[str, _Remote] = {}
         #: One opens or renews a cluster while the others wait for it.
         self._locks: dict[str, asyncio.Lock] = {}
@@ -171,7 +174,7 @@ class Clusters:
         observer = None if self._observer is None else self._observer(server)
         stack = AsyncExitStack()
         session = await stack.enter_async_context(
-            Session(kubeconfig_loader(read), observer=observer, breaker=Breaker(on_change=changed))
+            Session(kubeconfig_loader(read), observer=observer, breaker=Breaker(on_change=changed), guard=self._guard)
         )
         client = Client(session)
         live = self._new_live(server, client)
