@@ -13,13 +13,14 @@ What it promises:
 
 from __future__ import annotations
 
-import faulthandler
 import os
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
@@ -27,8 +28,8 @@ from vidra.kube.errors import Fenced
 
 #: Exit status of a process that ended itself because it could not stop in time: EX_SOFTWARE.
 OVERRUN: Final = 70
-#: Seconds for telling on standard error why the process ends. A full pipe must not keep it alive.
-_LAST_WORDS: Final = 0.5
+#: Bytes that a pipe takes as a whole when it takes any.
+_ATOMIC: Final = 4000
 
 
 def _counting() -> Callable[[], float]:
@@ -143,11 +144,24 @@ class Watchdog:
             self._end_with_words("the process was stopped for longer than its lease")
 
     def _end_with_words(self, why: str) -> None:
-        def speak() -> None:
-            print(f"FATAL: {why}; this process ends now. What it was at:", file=sys.stderr, flush=True)  # noqa: T201
-            faulthandler.dump_traceback(all_threads=True)
-
-        speaker = threading.Thread(target=speak, daemon=True)
-        speaker.start()
-        speaker.join(_LAST_WORDS)
+        _last_words(f"FATAL: {why}; this process ends now. It was at: {_whereabouts()}")
         self._end()
+
+
+def _last_words(text: str) -> None:
+    """To standard error, if that can be done without waiting for anybody or taking a lock: a full pipe, or a logger
+    that the main thread is in, must not keep the process alive."""
+    with suppress(OSError, ValueError):
+        error = 2
+        if select.select([], [error], [], 0)[1]:
+            os.write(error, text.encode("utf-8", "replace")[:_ATOMIC] + b"\n")
+
+
+def _whereabouts() -> str:
+    """Where the main thread is, innermost first."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    places = []
+    while frame is not None:
+        places.append(f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        frame = frame.f_back
+    return " < ".join(places)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
 import timeit
@@ -85,6 +88,41 @@ def test_the_watchdog_ends_a_process_that_did_not_stop(capfd: pytest.CaptureFixt
     said = capfd.readouterr().err
     assert "the guarded work did not stop" in said
     assert "test_the_watchdog_ends_a_process_that_did_not_stop" in said, "where it hangs"
+
+
+def test_a_full_pipe_keeps_no_process_alive() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 65536)
+    os.set_blocking(writing, True)
+    error = os.dup(2)
+    os.dup2(writing, 2)
+    try:
+        ended = threading.Event()
+        fence = Fence()
+        fence.open(fences.now() - 1)
+        with Watchdog(fence, patience=0.02, end=ended.set):
+            assert ended.wait(5)
+    finally:
+        os.dup2(error, 2)
+        for each in (error, reading, writing):
+            os.close(each)
+
+
+def test_a_process_that_goes_on_after_its_lease_ends_before_it_does_anything_else() -> None:
+    ended: list[str] = []
+    fence = Fence()
+    with Watchdog(fence, patience=60, end=lambda: ended.append("ended")):
+        os.kill(os.getpid(), signal.SIGCONT)
+        fence.open(fences.now() + 60)
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert ended == []
+        fence.expire()
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert ended == ["ended"]
+    assert signal.getsignal(signal.SIGCONT) is signal.SIG_DFL
 
 
 def test_the_watchdog_leaves_alone_who_renews_and_who_has_closed() -> None:
