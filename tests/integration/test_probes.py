@@ -57,6 +57,14 @@ async def test_a_failing_check_turns_its_probe_red_and_only_that_and_back() -> N
         assert await get(http, "/readyz") == (200, "ok\n")
 
 
+@pytest.mark.case("U24")
+async def test_u24_a_check_may_say_something_though_all_is_fine() -> None:
+    leader = Check("leader", lambda: None, note=lambda: "standby, vidra-0 leads")
+    async with serving(server(live=[], ready=[leader])) as http:
+        assert await get(http, "/readyz") == (200, "ok\n")
+        assert await get(http, "/readyz?verbose") == (200, "[+] leader: ok (standby, vidra-0 leads)\nok\n")
+
+
 async def test_verbose_lists_every_check_also_when_all_are_fine() -> None:
     async with serving(server(live=[Check("watches", lambda: None)], ready=[])) as http:
         assert await get(http, "/healthz?verbose") == (200, "[+] event-loop: ok\n[+] watches: ok\nok\n")

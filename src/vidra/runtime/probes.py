@@ -30,10 +30,12 @@ SHUTDOWN_TIMEOUT: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``look`` returns None when all is fine, else what is wrong, in one line."""
+    """``look`` returns None when all is fine, else what is wrong, in one line. ``note`` is for what people should see
+    though nothing is wrong: that this process is a standby."""
 
     name: str
     look: Callable[[], str | None]
+    note: Callable[[], str] | None = None
 
 
 class ProbeServer:
@@ -109,14 +111,18 @@ def _now() -> float:
 
 
 def _answer(request: web.Request, checks: Iterable[Check]) -> web.Response:
-    results = [(check.name, _looked(check)) for check in checks]
+    results = [(check, _looked(check)) for check in checks]
     healthy = all(wrong is None for _, wrong in results)
     if healthy and "verbose" not in request.query:
         text = "ok\n"
     else:
-        lines = [f"[+] {name}: ok" if wrong is None else f"[-] {name}: {wrong}" for name, wrong in results]
+        lines = [_fine(check) if wrong is None else f"[-] {check.name}: {wrong}" for check, wrong in results]
         text = "\n".join([*lines, "ok" if healthy else "failed", ""])
     return web.Response(text=text, status=200 if healthy else 503, headers={"Cache-Control": "no-store"})
+
+
+def _fine(check: Check) -> str:
+    return f"[+] {check.name}: ok" + (f" ({check.note()})" if check.note is not None else "")
 
 
 def _looked(check: Check) -> str | None:
