@@ -83,8 +83,10 @@ class World:
         source |= spec.pop("source", {})
         return await self.client.create(SYNCS, self._body(SYNCS, name, source=source, destination=destination, **spec))
 
-    async def create_resource(self, name: str, manifest: str, *, metadata: Obj | None = None, **spec: Any) -> Obj:
-        """A VidraResource of nobody's sync."""
+    async def create_resource(
+        self, name: str, manifest: str | None, *, metadata: Obj | None = None, **spec: Any
+    ) -> Obj:
+        """A VidraResource of nobody's sync. Without ``manifest``, ``spec`` has a compressedManifest."""
         body = self._body(RESOURCES, name, manifest=manifest, **spec)
         body["metadata"] |= metadata or {}
         return await self.client.create(RESOURCES, body)
