@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from tests.integration.kube_support import until
@@ -13,7 +15,7 @@ from tests.scripted.server import Connection, Request, loader_for, scripted_serv
 
 from vidra.kube.breaker import Breaker
 from vidra.kube.client import Client, PatchType
-from vidra.kube.errors import Fenced
+from vidra.kube.errors import Fenced, Unreachable
 from vidra.kube.guard import PIECE
 from vidra.kube.resource import Resource
 from vidra.kube.session import Session
@@ -22,15 +24,17 @@ THINGS = Resource("example", "v1", "Thing", "things", namespaced=True)
 
 
 class Guard:
-    """Lets ``left`` calls through and refuses all after them."""
+    """Lets ``left`` calls through and refuses all after them. What is sent has ``within`` seconds to arrive."""
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, within: float | None = None) -> None:
         self.left = left
+        self.within = within
 
-    def __call__(self) -> None:
+    def __call__(self) -> float | None:
         self.left -= 1
         if self.left < 0:
             raise Fenced("this process may not write")
+        return self.within
 
 
 class Wire:
@@ -131,3 +135,35 @@ async def test_a_long_body_ends_where_the_guard_objects_and_never_arrives_whole(
     head, _, body = bytes(got).partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
     assert len(body) == 3 * PIECE < length
+
+
+async def test_what_has_not_arrived_in_time_never_does_though_the_process_does_nothing_about_it() -> None:
+    """A network that is down, and a process that is stopped: its kernel has the rest of a request, and goes on."""
+    got, reading, ended = bytearray(), asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await reading.wait()
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        with suppress(OSError):
+            while data := await reader.read(PIECE):
+                got.extend(data)
+        writer.close()
+        ended.set()
+
+    size = 64 * 1024 * 1024  # beyond what both kernels take in
+    guard = Guard(100_000, within=0.5)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Session(loader_for(url), guard=guard) as session:
+        writing = asyncio.create_task(session.request("POST", "/x", body=bytes(size)))
+        calls = 0
+        while calls != guard.left:  # until nothing more goes out
+            calls = guard.left
+            await asyncio.sleep(0.2)
+        time.sleep(2.0)  # the event loop stands still, as that of a stopped process does
+        reading.set()
+        with pytest.raises(Unreachable):
+            await writing
+        await until(ended.is_set)
+    assert 0 < len(got) < size

@@ -49,7 +49,7 @@ async def write_on(client: Client, namespace: str, name: str) -> None:
 
 
 async def main(arguments: argparse.Namespace) -> int:
-    fence = Fence()
+    fence = Fence(slack=TIMES.patience)
     loader = config.loader(arguments.kubeconfig)
     task = asyncio.current_task()
     assert task is not None

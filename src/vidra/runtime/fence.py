@@ -3,7 +3,8 @@
 What it promises:
 
 - :meth:`Fence.check` raises Fenced unless the fence was opened and the time it was opened for is not over. It costs a
-  microsecond and asks nobody, so it can stand before every single write. It is closed at first.
+  microsecond and asks nobody, so it can stand before every single write (:mod:`vidra.kube.guard`). It is closed at
+  first.
 - Time is that of a clock which never stands still: it counts while the process is stopped by a signal, while a thread
   holds the interpreter, and while the machine sleeps. What comes back late finds the fence closed.
 - :class:`Watchdog` ends the process when, some time after the fence closed by itself, nobody has said that the guarded
@@ -43,10 +44,12 @@ now: Final = _counting()
 
 
 class Fence:
-    """See the module's text. ``clock`` gives seconds."""
+    """See the module's text. ``clock`` gives seconds. ``slack`` is how many seconds after the fence closed a write may
+    still be on its way that was sent before."""
 
-    def __init__(self, clock: Callable[[], float] = now) -> None:
+    def __init__(self, clock: Callable[[], float] = now, *, slack: float = 0.0) -> None:
         self._clock = clock
+        self._slack = slack
         self._until: float | None = None
 
     @property
@@ -63,13 +66,15 @@ class Fence:
         """Seconds until it closes; 0 when it is closed."""
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
-    def check(self) -> None:
-        """Raises Fenced while nothing may be written."""
+    def check(self) -> float:
+        """Raises Fenced while nothing may be written, else returns the seconds in which a write must have arrived."""
         until = self._until
         if until is None:
             raise Fenced("not sent: this process doesn't hold the lease")
-        if self._clock() >= until:
+        left = until - self._clock()
+        if left <= 0:
             raise Fenced("not sent: the lease of this process may be over")
+        return left + self._slack
 
     def open(self, until: float) -> None:
         """Opens it, or keeps it open, until the clock shows ``until``."""

@@ -55,7 +55,8 @@ class LeaseTimes:
 
     @property
     def patience(self) -> float:
-        """How long after the deadline a process that has not stopped is ended: half of what is left."""
+        """How long after the deadline a write may still be on its way, and when a process that has not stopped is
+        ended: half of what is left."""
         return (self.duration - self.renew_deadline) / 2
 
 

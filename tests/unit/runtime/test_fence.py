@@ -32,10 +32,11 @@ def test_it_is_closed_until_it_is_opened() -> None:
 
 def test_it_closes_by_itself_at_the_very_moment() -> None:
     clock = Clock()
-    fence = Fence(clock)
+    fence = Fence(clock, slack=2.0)
     fence.open(110.0)
+    assert fence.check() == 12.0
     clock.time = 109.999
-    fence.check()
+    assert fence.check() == pytest.approx(2.001), "what is sent now has until 112 to arrive"
     assert fence.left == pytest.approx(0.001)
     clock.time = 110.0
     assert not fence.is_open
@@ -77,17 +78,51 @@ def test_the_clock_of_fences_never_goes_back_and_runs_as_fast_as_time_does() -> 
     assert passed >= 0.02
 
 
-def test_the_watchdog_ends_a_process_that_did_not_stop(capfd: pytest.CaptureFixture[str]) -> None:
-    ended = threading.Event()
-    fence = Fence()
-    fence.open(fences.now() + 0.02)
-    with Watchdog(fence, patience=0.04, end=ended.set):
-        began = time.monotonic()
-        assert ended.wait(5)
-        assert time.monotonic() - began >= 0.05
+class Watched(Fence):
+    """Counts how often the watchdog looked."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.looks = 0
+
+    @property
+    def until(self) -> float | None:
+        self.looks += 1
+        return super().until
+
+    def wait_for_looks(self, ended: threading.Event) -> None:
+        self.looks = 0
+        while self.looks < 5:
+            assert not ended.wait(0.001)
+
+
+def test_the_watchdog_ends_a_process_that_did_not_stop_in_time(capfd: pytest.CaptureFixture[str]) -> None:
+    clock, ended = Clock(), threading.Event()
+    fence = Watched(clock)
+    fence.open(110.0)
+    with Watchdog(fence, patience=0.04, end=ended.set, clock=clock):
+        for moment in (100.0, 110.0, 110.03):
+            clock.time = moment
+            fence.wait_for_looks(ended)
+        clock.time = 110.05
+        assert ended.wait(10)
     said = capfd.readouterr().err
     assert "the guarded work did not stop" in said
     assert "test_the_watchdog_ends_a_process_that_did_not_stop" in said, "where it hangs"
+
+
+def test_the_watchdog_leaves_alone_who_renews_and_who_has_closed() -> None:
+    clock, ended = Clock(), threading.Event()
+    fence = Watched(clock)
+    with Watchdog(fence, patience=0.02, end=ended.set, clock=clock):
+        fence.wait_for_looks(ended)
+        for _ in range(3):
+            clock.time += 10
+            fence.open(clock.time + 10)
+            fence.wait_for_looks(ended)
+        fence.close()
+        clock.time += 1000
+        fence.wait_for_looks(ended)
 
 
 def test_a_full_pipe_keeps_no_process_alive() -> None:
@@ -123,25 +158,3 @@ def test_a_process_that_goes_on_after_its_lease_ends_before_it_does_anything_els
         os.kill(os.getpid(), signal.SIGCONT)
         assert ended == ["ended"]
     assert signal.getsignal(signal.SIGCONT) is signal.SIG_DFL
-
-
-def test_the_watchdog_leaves_alone_who_renews_and_who_has_closed() -> None:
-    ended, looks = threading.Event(), 0
-
-    class Watched(Fence):
-        @property
-        def until(self) -> float | None:
-            nonlocal looks
-            looks += 1
-            return super().until
-
-    fence = Watched()
-    fence.open(fences.now() + 0.02)
-    with Watchdog(fence, patience=0.02, end=ended.set):
-        while looks < 10:
-            fence.open(fences.now() + 0.02)
-            assert not ended.wait(0.005)
-        fence.close()
-        looks = 0
-        while looks < 10:
-            assert not ended.wait(0.005)
