@@ -10,7 +10,7 @@ What it promises (the rules are those of client-go's leaderelection.go):
 - Every write of the record is conditional on the version that was read. A conflict is looked into, never overwritten.
 - Asked to end, it keeps the lease while the guarded work ends in order, and then gives it up. A standby watches for
   that, so it leads a moment later; what the watch misses is found by asking every ``retry`` seconds or so.
-- It is no lock on what is written: a request that has left this process may arrive late. See docs/adr.
+- It is no lock on what is written: a request that has left this process may arrive late. See docs/adr/0007.
 """
 
 from __future__ import annotations

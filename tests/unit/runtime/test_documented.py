@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "runtime.md").read_text()
 IDS = [*(f"R{n}" for n in range(1, 16)), *(f"Q{n}" for n in range(1, 8)), *(f"C{n}" for n in range(1, 7))]
 IDS += [*(f"P{n}" for n in range(1, 6)), *(f"F{n}" for n in range(1, 4))]
+IDS += [*(f"L{n}" for n in range(1, 6)), *(f"E{n}" for n in range(1, 4))]
 
 
 def rows() -> list[list[str]]:
