@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,6 +56,9 @@ class LiveCache:
         #: Our writes that the watch hasn't brought back. None: we deleted the object of that uid.
         self._written: dict[ObjectKey, Observed] = {}
         self._deleted: dict[ObjectKey, str] = {}
+        #: What a write under way was answered, None for a deletion; and what the watch showed meanwhile.
+        self._writing: dict[ObjectKey, list[Observed | None]] = {}
+        self._held: dict[ObjectKey, Observed | None] = {}
         self._group: asyncio.TaskGroup | None = None
         self._open = asyncio.Event()
 
@@ -100,8 +104,28 @@ class LiveCache:
             return cached
         return written
 
+    @contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
+        """To be held, by one at a time, while an object is written: the watch is often faster than the answer, and what
+        it shows meanwhile can be told from somebody else's doing only when the answer is there."""
+        self._writing[key] = []
+        try:
+            yield
+        finally:
+            answers = self._writing.pop(key)
+            if key in self._held:
+                seen = self._held.pop(key)
+                last = answers[-1] if answers else None
+                ours = bool(answers) and (
+                    last is None if seen is None else last is not None and not is_news(last, seen)
+                )
+                if not ours:
+                    self._on_change(key)
+
     def wrote(self, key: ObjectKey, obj: Obj) -> Observed:
         observed = self._observe(obj)
+        if key in self._writing:
+            self._writing[key].append(observed)
         self._deleted.pop(key, None)
         watched = self._watched.get(key.group_kind)
         # The watch is often faster than the answer.
@@ -110,6 +134,8 @@ class LiveCache:
         return observed
 
     def deleted(self, key: ObjectKey, uid: str) -> None:
+        if key in self._writing:
+            self._writing[key].append(None)
         self._written.pop(key, None)
         watched = self._watched.get(key.group_kind)
         cached = watched.informer.store.get(Key(key.namespace, key.name)) if watched is not None else None
@@ -144,14 +170,23 @@ class LiveCache:
         seen = change.new if change.new is not None else change.old
         if written is not None and seen is not None and at_least_as_new(seen.version, written.version):
             del self._written[key]
+        if change.initial:
+            return
+        if key in self._writing:
+            self._held[key] = change.new
+            return
         if change.new is None:
-            ours = self._deleted.pop(key, None) is not None
+            news = self._deleted.pop(key, None) is None
         else:
-            # An echo, or a state on the way to one of ours that has been written since.
-            ours = written is not None and at_least_as_new(written.version, change.new.version)
-        unchanged = change.old is not None and change.new is not None and change.old.digest == change.new.digest
-        if not (ours or unchanged or change.initial):
+            news = is_news(change.old if written is None else written, change.new)
+        if news:
             self._on_change(key)
+
+
+def is_news(known: Observed | None, seen: Observed) -> bool:
+    """Whether ``seen`` says what ``known`` doesn't: it is neither a state on the way to it nor, for all that counts,
+    the same."""
+    return known is None or not (at_least_as_new(known.version, seen.version) or known.digest == seen.digest)
 
 
 async def _first_list(informer: Informer[Observed]) -> None:

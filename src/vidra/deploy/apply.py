@@ -52,7 +52,7 @@ class Applier:
     async def apply(self, wanted: Wanted, prior: Entry | None, who: Applicant) -> Applied:
         """Raises ObjectError, and nothing else that the cluster can cause."""
         key = wanted.key
-        async with self._to.locks.hold(key):
+        async with self._to.hold(key):
             live = self._to.live.get(key)
             at_rest = None if live is None else live.digest
             holder = self._ownership.holder(who.resource, who.manager, key, wanted.digest, live=at_rest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,6 +41,9 @@ class Live(Protocol):
     def deleted(self, key: ObjectKey, uid: str) -> None:
         """The server answered that the object is gone."""
 
+    def writing(self, key: ObjectKey) -> AbstractContextManager[None]:
+        """To be held, by one at a time, while an object is written: its echoes are told from others' doing then."""
+
     def kinds(self) -> Collection[GroupKind]:
         """The kinds that are watched."""
 
@@ -57,6 +60,13 @@ class Destination:
     discovery: Discovery
     live: Live
     locks: KeyedLocks = field(default_factory=lambda: KeyedLocks())
+
+    @asynccontextmanager
+    async def hold(self, key: ObjectKey) -> AsyncIterator[None]:
+        """The object is one's own to work on: nobody else writes to it meanwhile, and its echoes are known for that."""
+        async with self.locks.hold(key):
+            with self.live.writing(key):
+                yield
 
 
 class KeyedLocks:

@@ -89,7 +89,7 @@ class Pruner:
     async def let_go(self, entry: Entry, who: Leaver) -> Removed:
         """Raises ObjectError, and nothing else that the cluster can cause."""
         key = entry.key
-        async with self._to.locks.hold(key):
+        async with self._to.hold(key):
             siblings = self._ownership.siblings(who.resource, who.manager, key)
             if siblings:
                 self._ownership.release(who.resource, key)
