@@ -193,13 +193,19 @@ def test_claim_templates_are_cleared_of_time_and_sent_as_written() -> None:
     ("bundle", "stays"),
     [(CERTIFICATE, True), ("Cg==", False), ("''", False), ("placeholder", False), ("null", False), ("5", False)],
 )
-def test_only_a_real_bundle_stays_in_a_definitions_webhook(bundle: str, stays: bool) -> None:
+def test_only_a_real_bundle_stays_where_one_may_be_injected(bundle: str, stays: bool) -> None:
     webhook = f"{{clientConfig: {{service: {{name: a}}, caBundle: {bundle}}}}}"
     found = body(
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n"
         f"spec: {{conversion: {{strategy: Webhook, webhook: {webhook}}}}}\nstatus: {{conditions: []}}\n"
     )
     assert ("caBundle" in found["spec"]["conversion"]["webhook"]["clientConfig"]) is stays
+    head = "apiVersion: admissionregistration.k8s.io/v1\nkind: {}WebhookConfiguration\nmetadata: {{name: a}}\n"
+    for kind in ("Mutating", "Validating"):
+        found = body(head.format(kind) + f"webhooks: [{{name: b, clientConfig: {{caBundle: {bundle}}}}}, words]\n")
+        assert ("caBundle" in found["webhooks"][0]["clientConfig"]) is stays
+    service = "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: a}\n"
+    assert ("caBundle" in body(f"{service}spec: {{group: b, caBundle: {bundle}}}\n")["spec"]) is stays
     assert "status" not in found
 
 
