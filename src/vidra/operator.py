@@ -75,7 +75,8 @@ async def run(settings: Settings) -> None:
         observer = metrics.requests("kubernetes")
         elector, guard = None, None
         if settings.leader_elect:
-            times, fence = LeaseTimes(), Fence()
+            times = LeaseTimes()
+            fence = Fence(slack=times.patience)
             guard = fence.check
             leases = await stack.enter_async_context(lease_session(loader, times, observer))
             elector = Elector(
@@ -252,6 +253,9 @@ class Operator:
         if self._elector is not None:
             live.append(Check("leader election", self._elector.overdue))
         ready = [Check(name, _not_synced(informer)) for name, informer in self.informers.items()]
+        if self._elector is not None:
+            # A standby is ready: it has its caches. That it doesn't work is to be seen all the same.
+            ready.append(Check("leader", lambda: None, note=self._elector.standing))
         health, metrics = self._settings.health_port, self._settings.metrics_port
         registry = self._metrics.registry
         if health and health == metrics:
