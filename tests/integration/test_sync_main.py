@@ -199,8 +199,11 @@ async def test_a_resource_edited_by_hand_says_again_what_infrahub_says(w: World)
         return resource is not None and resource["spec"]["manifest"] == page(w, "a")
 
     await until(restored)
-    await w.until_quiet()
-    assert await data_of(w, "a") == {"a": "1"}
+
+    async def deployed() -> bool:
+        return await data_of(w, "a") == {"a": "1"}
+
+    await until(deployed)
 
 
 async def test_a_resource_deleted_by_hand_comes_back(w: World) -> None:

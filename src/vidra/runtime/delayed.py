@@ -42,6 +42,11 @@ class DelayedKeys(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def earliest(self) -> float | None:
+        """The first time of all that are held; None: there is none."""
+        return min((held.when for held in self._held.values()), default=None)
+
     def get(self, key: K) -> Delayed[V] | None:
         return self._held.get(key)
 

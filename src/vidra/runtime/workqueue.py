@@ -225,6 +225,11 @@ class WorkQueue(Generic[K]):
         """Keys whose time has not come."""
         return len(self._delayed)
 
+    def next_due(self) -> float | None:
+        """Seconds until the first delayed key becomes ready; None: no key is delayed."""
+        earliest = self._delayed.earliest
+        return None if earliest is None else max(0.0, earliest - self._clock.time())
+
     @property
     def in_progress(self) -> int:
         """Keys that workers hold."""

@@ -49,6 +49,21 @@ def test_a_delayed_key_comes_at_its_time() -> None:
     run(story())
 
 
+def test_the_time_until_the_first_delayed_key_is_told() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        assert queue.next_due() is None
+        queue.add_after("later", 3600)
+        queue.add_after("sooner", 60)
+        assert queue.next_due() == 60
+        await asyncio.sleep(20)
+        assert queue.next_due() == 40
+        queue.add("sooner")
+        assert queue.next_due() == 3580
+
+    run(story())
+
+
 def test_an_add_makes_a_delayed_key_ready_at_once_and_only_once() -> None:
     async def story() -> None:
         queue: WorkQueue[str] = WorkQueue()
