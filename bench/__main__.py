@@ -1,6 +1,7 @@
-"""`python -m bench [--artifacts N] [--objects N] [--only TEXT] [--json FILE]`: the table of docs/benchmarks.md.
+"""`python -m bench [--rows LIST] [--repeat N] [--json FILE] [--profile FILE]`: the table of docs/benchmarks.md.
 
-Every contender has a control plane of its own, on this machine, one after the other.
+Every contender has a control plane of its own, on this machine, one after the other; a repeat goes through all of them,
+so that what else the machine does falls on each of them alike.
 """
 
 from __future__ import annotations
@@ -8,50 +9,79 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bench import peers, rows
-from bench.report import Row, table
+from bench import bare, peers, rows
+from bench.report import Measured, machine, table
 from controlplane import obtain
+
+ROWS = ("first", "again", "idle", "shared", "growth")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Vidra beside bare API calls and kubectl.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Vidra beside bare API calls and kubectl.",
+        epilog=f"Rows: {', '.join(ROWS)}.",
+    )
+    parser.add_argument("--rows", type=_rows, default=list(ROWS), help="which, with commas between; all of them")
+    parser.add_argument("--repeat", type=int, default=1, help="times; the table has medians")
     parser.add_argument("--artifacts", type=int, default=100)
     parser.add_argument("--objects", type=int, default=6, help="objects of each artifact")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of the idle row")
-    parser.add_argument("--only", default="", help="rows whose name holds this")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="write every single measurement here")
+    parser.add_argument("--profile", type=Path, help="run the operator of the first row alone, under cProfile")
     options = parser.parse_args()
     obtain(report=print)
     measured = asyncio.run(_measure(options))
-    print(f"\n{os.cpu_count()} cores, Python {sys.version.split()[0]}\n\n{table(measured)}")
+    print(f"\n{machine()}\n\n{table(measured)}")
     if options.json:
-        options.json.write_text(json.dumps([row.wire() for row in measured], indent=2))
+        wire = {"machine": machine(), "measured": [row.wire() for row in measured]}
+        options.json.write_text(json.dumps(wire, indent=2) + "\n")
     return 0
 
 
-async def _measure(options: argparse.Namespace) -> list[Row]:
-    artifacts, objects = options.artifacts, options.objects
-    contenders: dict[str, Callable[[], Awaitable[Row | list[Row]]]] = {
-        "bare applies": lambda: peers.bare_applies(artifacts, objects),
-        "bare all": lambda: peers.bare_all(artifacts, objects),
-        "kubectl": lambda: peers.kubectl(artifacts, objects),
-        "vidra": lambda: rows.from_nothing_and_again(artifacts, objects),
-        "vidra 5x": lambda: rows.from_nothing_and_again(5 * artifacts, objects),
-        "idle": lambda: rows.idle(artifacts, objects, options.idle),
-        "shared namespace": lambda: rows.shared_namespace(10 * artifacts),
-    }
-    measured: list[Row] = []
-    for name, contender in contenders.items():
-        if options.only in name:
-            print(f"bench: {name} ...", flush=True)
-            answer = await contender()
-            measured += answer if isinstance(answer, list) else [answer]
+def _rows(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - set(ROWS):
+        raise argparse.ArgumentTypeError(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    return names
+
+
+async def _measure(options: argparse.Namespace) -> list[Measured]:
+    measured: list[Measured] = []
+    for repeat in range(options.repeat):
+        async for found in _once(options):
+            measured += [replace(row, repeat=repeat) for row in found]
+            for row in found:
+                print(
+                    f"bench: {repeat + 1}/{options.repeat} {row.work}: {row.contender}: {row.seconds:.2f} s", flush=True
+                )
     return measured
+
+
+async def _once(options: argparse.Namespace) -> AsyncIterator[Sequence[Measured]]:
+    artifacts, objects = options.artifacts, options.objects
+    first = f"{artifacts} artifacts x {objects}, from nothing"
+    works = [first, "the same again"] if "again" in options.rows else [first]
+    if options.profile:
+        yield await rows.from_nothing_and_again(artifacts, objects, [first], options.profile)
+        return
+    if {"first", "again"} & set(options.rows):
+        yield await bare.applies(artifacts, objects, works)
+        yield [await bare.everything(artifacts, objects, first)]
+        yield await peers.kubectl(artifacts, objects, works)
+        yield await rows.from_nothing_and_again(artifacts, objects, works)
+    if "idle" in options.rows:
+        yield [await rows.idle(artifacts, objects, options.idle, f"idle, {artifacts * objects} objects")]
+    if "shared" in options.rows:
+        yield [await rows.shared_namespace(10 * artifacts, f"{10 * artifacts} resources share a Namespace")]
+    if "growth" in options.rows:
+        for size in (artifacts, 5 * artifacts):
+            yield [await rows.growth(size, objects, f"memory with {size * objects} objects")]
 
 
 if __name__ == "__main__":
