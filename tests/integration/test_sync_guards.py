@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -169,13 +170,20 @@ async def test_a_sync_may_leave_its_objects_behind(w: World) -> None:
     assert names.MANAGED_BY_LABEL not in (left["metadata"].get("labels") or {})
 
 
+async def until_garbage_is_collected(w: World) -> None:
+    """The garbage collector learns of new kinds every 30 seconds; before that it orphans and collects nothing of them."""
+    gone = {"apiVersion": names.API_VERSION, "kind": names.SYNC_KIND, "name": "gone", "uid": str(uuid.uuid4())}
+    await w.create_resource("probe", page(w, "probe"), metadata={"ownerReferences": [gone]})
+    await w.until_gone(World.RESOURCES, "probe", timeout=90)
+
+
 async def test_deleting_with_cascade_orphan_leaves_the_resources(w: World) -> None:
+    await until_garbage_is_collected(w)
     artifact = add(w, "a")
     await w.create_sync("one")
     await succeeded(w, "one")
     await w.client.delete(World.SYNCS, "one", propagation="Orphan")
-    # The garbage collector learns of new kinds every 30 seconds.
-    await w.until_gone(World.SYNCS, "one", timeout=90)
+    await w.until_gone(World.SYNCS, "one", timeout=60)
 
     async def released() -> bool:
         resource = await w.get(World.RESOURCES, artifact)
