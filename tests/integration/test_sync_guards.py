@@ -171,7 +171,7 @@ async def test_a_sync_may_leave_its_objects_behind(w: World) -> None:
 
 
 async def until_garbage_is_collected(w: World) -> None:
-    """The garbage collector learns of new kinds every 30 seconds; before that it orphans and collects nothing of them."""
+    """The garbage collector learns of new kinds every 30 seconds, and orphans and collects nothing of them before."""
     gone = {"apiVersion": names.API_VERSION, "kind": names.SYNC_KIND, "name": "gone", "uid": str(uuid.uuid4())}
     await w.create_resource("probe", page(w, "probe"), metadata={"ownerReferences": [gone]})
     await w.until_gone(World.RESOURCES, "probe", timeout=90)
